@@ -1,0 +1,50 @@
+package mcp
+
+import (
+	"strconv"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Codes of JSON-RPC errors: those of JSON-RPC 2.0 section 5.1, those that MCP
+// 2026-07-28 reserves, and our own, which stay outside the reserved range
+// -32768 to -32000 and follow HTTP's numbers.
+const (
+	CodeParse          = -32700
+	CodeInvalidRequest = -32600
+	CodeMethodNotFound = -32601
+	CodeInvalidParams  = -32602
+	CodeInternal       = -32603
+
+	CodeHeaderMismatch     = -32020
+	CodeMissingCapability  = -32021
+	CodeUnsupportedVersion = -32022
+
+	CodeForbidden       = 403
+	CodeTooManyRequests = 429
+	CodeUnavailable     = 503
+)
+
+// Error is a JSON-RPC error. ID is the request's, where it is known.
+type Error struct {
+	ID      ID
+	Code    int
+	Message string
+	Data    jsontext.Value
+}
+
+// NewError returns an error without id and data.
+func NewError(code int, message string) *Error { return &Error{Code: code, Message: message} }
+
+func (e *Error) Error() string { return "JSON-RPC error " + strconv.Itoa(e.Code) + ": " + e.Message }
+
+// Append appends the whole error response to dst.
+func (e *Error) Append(dst []byte) []byte {
+	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), e.ID.Raw()...)
+	dst = strconv.AppendInt(append(dst, `,"error":{"code":`...), int64(e.Code), 10)
+	dst = AppendString(append(dst, `,"message":`...), e.Message)
+	if e.Data != nil {
+		dst = append(append(dst, `,"data":`...), e.Data...)
+	}
+	return append(dst, '}', '}')
+}

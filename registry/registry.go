@@ -1,0 +1,55 @@
+// Package registry holds what we say of tools: their semantic attributes,
+// owners, labels and pins, keyed by server and tool name. It never holds a
+// command, a URL or a credential of a server, so that whoever can write a
+// catalogue, a database or a cache cannot make the gateway run or reach
+// anything.
+package registry
+
+import "context"
+
+// Tool is what we say of one tool. Everything in it is trusted, unlike the
+// definition that the backend gives.
+type Tool struct {
+	Server string
+	Name   string // the backend's own name of the tool
+
+	Description string            // one sentence for people; never shown to agents
+	Attributes  []string          // domains such as payments; sorted, no duplicates
+	Effect      string            // read, write, destructive, admin, execute
+	Data        string            // public, internal, personal, financial, secret
+	Reach       string            // closed, external
+	Env         string            // where it acts, such as production
+	Owner       string            // who answers for it
+	Labels      map[string]string // anything else
+	SHA256      string            // pinned digest of the definition, lower-case hex; "" is not pinned
+	Suggested   bool              // attributes are a guess nobody confirmed; such a tool counts as not registered
+}
+
+// Head names the state of a source: two heads are equal only when the
+// catalogues are.
+type Head struct {
+	Revision string // for people and records; not empty
+	Digest   string // SHA-256 of the canonical encoding of the catalogue, lower-case hex
+}
+
+// Catalogue is everything a source holds at one head.
+type Catalogue struct {
+	Head  Head
+	Tools []Tool // sorted by server, then name; no pair occurs twice
+}
+
+// Source is where attributes come from. Implementations are safe for
+// concurrent use and honour the context's deadline.
+type Source interface {
+	// Head asks the truth which state is current.
+	Head(ctx context.Context) (Head, error)
+	// Load returns the whole catalogue of the given head, which the caller
+	// got from Head just before. Where the source has moved on it returns
+	// the newer catalogue with its own head. The caller must not modify it.
+	Load(ctx context.Context, head Head) (*Catalogue, error)
+	// Changed is a hint channel: a value means that Head may have changed.
+	// It may be nil; it is never closed.
+	Changed() <-chan struct{}
+	// Close releases what the source holds; no method is called after it.
+	Close() error
+}
