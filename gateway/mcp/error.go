@@ -40,7 +40,7 @@ func (e *Error) Error() string { return "JSON-RPC error " + strconv.Itoa(e.Code)
 
 // Append appends the whole error response to dst.
 func (e *Error) Append(dst []byte) []byte {
-	dst = append(append(dst, `{"jsonrpc":"2.0","id":`...), e.ID.Raw()...)
+	dst = e.ID.Append(append(dst, `{"jsonrpc":"2.0","id":`...))
 	dst = strconv.AppendInt(append(dst, `,"error":{"code":`...), int64(e.Code), 10)
 	dst = AppendString(append(dst, `,"message":`...), e.Message)
 	if e.Data != nil {

@@ -3,18 +3,11 @@ package mcp
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"strings"
+	"io"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
-
-// MaxDepth is how deep arrays and objects may nest in a message. Tool
-// arguments of real servers stay below 12; what is deeper is an attack on a
-// parser further down.
-const MaxDepth = 128
-
-var errTooDeep = fmt.Errorf("nested deeper than %d levels", MaxDepth)
 
 // Member is one member of a JSON object: its unescaped name and its value's
 // bytes, which alias the object they were read from.
@@ -28,41 +21,35 @@ type Member struct {
 
 // Members reads the members of obj in their order. It accepts only an object
 // that is valid throughout: no duplicate name at any depth, valid UTF-8, no
-// trailing data. The values alias obj.
+// trailing data, no more than MaxDepth levels. The values alias obj.
 func Members(obj jsontext.Value) ([]Member, error) {
-	if err := checkDepth(obj); err != nil {
+	if err := check(obj); err != nil {
 		return nil, err
 	}
-	dec := jsontext.NewDecoder(bytes.NewReader(obj))
-	if obj.Kind() != '{' {
-		return nil, errors.New("not an object")
-	}
-	if _, err := dec.ReadToken(); err != nil {
-		return nil, err
-	}
+	return Split(obj)
+}
+
+// Split is Members for an object that is part of a message which Parse or
+// ParseBackend accepted, and it does not read such bytes a second time to
+// judge them. Of any other bytes it says nothing reliable. It fails only where
+// obj is not an object.
+func Split(obj jsontext.Value) ([]Member, error) {
 	var members []Member
-	for dec.PeekKind() != '}' {
-		name, err := dec.ReadToken()
-		if err != nil {
-			return nil, err
-		}
-		m := Member{Name: name.String()}
-		value, err := dec.ReadValue()
-		if err != nil {
-			return nil, err
-		}
-		m.end = int(dec.InputOffset())
-		m.start = m.end - len(value)
-		m.Value = obj[m.start:m.end]
-		members = append(members, m)
+	s := scanObject(obj)
+	for s.next() {
+		members = append(members, Member{Name: string(s.key()), Value: s.value(), start: s.start, end: s.end})
 	}
-	if _, err := dec.ReadToken(); err != nil {
-		return nil, err
+	return members, s.err
+}
+
+// Elements returns the elements of an array under the same terms as Split.
+func Elements(arr jsontext.Value) ([]jsontext.Value, error) {
+	var elements []jsontext.Value
+	s := scanArray(arr)
+	for s.next() {
+		elements = append(elements, s.value())
 	}
-	if len(bytes.TrimLeft(obj[dec.InputOffset():], " \t\r\n")) != 0 {
-		return nil, errors.New("trailing data after the object")
-	}
-	return members, nil
+	return elements, s.err
 }
 
 // Get returns the value of the member with exactly this name, or nil.
@@ -75,7 +62,46 @@ func Get(members []Member, name string) jsontext.Value {
 	return nil
 }
 
-// Set is one change that Edit makes. A nil Value removes the member.
+// find returns the value of obj's member with exactly this name, or nil. obj
+// is as Split wants it.
+func find(obj jsontext.Value, name string) jsontext.Value {
+	s := scanObject(obj)
+	for s.next() {
+		if string(s.key()) == name {
+			return s.value()
+		}
+	}
+	return nil
+}
+
+// check judges a whole value: its syntax, its UTF-8, that names are unique at
+// every depth, and the depth.
+func check(v jsontext.Value) error {
+	if v.IsValid() {
+		return checkDepth(v)
+	}
+	// Only what is refused is read twice, for the sake of saying where.
+	dec := jsontext.NewDecoder(bytes.NewBuffer(v))
+	if _, err := dec.ReadValue(); err != nil {
+		return err
+	}
+	if _, err := dec.ReadToken(); err != io.EOF {
+		return errors.New("trailing data after the value")
+	}
+	return errBroken
+}
+
+func checkDepth(v jsontext.Value) error {
+	at := skipSpace(v, 0)
+	if v[at] != '{' && v[at] != '[' {
+		return nil
+	}
+	_, err := skipContainer(v, at, MaxDepth)
+	return err
+}
+
+// Set is one change that Edit makes. Value is valid JSON; nil removes the
+// member.
 type Set struct {
 	Name  string
 	Value jsontext.Value
@@ -83,70 +109,75 @@ type Set struct {
 
 // Edit returns obj with the given top-level members replaced, added at the end
 // or removed. Every other byte, white space and order included, stays as it
-// is. obj is not modified.
+// is; a replaced member keeps its place and the spelling of its name. Of
+// several changes to one name the last counts. obj is not modified, and the
+// result does not alias it. It fails where Members does.
 func Edit(obj jsontext.Value, sets ...Set) (jsontext.Value, error) {
-	members, err := Members(obj)
-	if err != nil {
+	if err := check(obj); err != nil {
 		return nil, err
 	}
-	out := make([]byte, 0, len(obj)+64)
-	removed := false
-	changes := make(map[string]*Set, len(sets))
-	for i := range sets {
-		changes[sets[i].Name] = &sets[i]
-	}
-	for _, m := range members {
-		if c := changes[m.Name]; c != nil && c.Value == nil {
-			removed = true
-		}
-	}
-	if removed {
-		return rebuild(members, sets), nil
-	}
-	at := 0
-	for _, m := range members {
-		if c := changes[m.Name]; c != nil {
-			out = append(append(out, obj[at:m.start]...), c.Value...)
-			at = m.end
-			delete(changes, m.Name)
-		}
-	}
-	closing := bytes.LastIndexByte(obj, '}')
-	out = append(out, obj[at:closing]...)
-	empty := len(members) == 0
-	for _, s := range sets {
-		if _, left := changes[s.Name]; !left || s.Value == nil {
-			continue
-		}
-		out = appendMember(out, !empty, s.Name, s.Value)
-		empty = false
-	}
-	return append(out, obj[closing:]...), nil
+	return edit(obj, sets)
 }
 
-// rebuild writes the object anew; removing a member from the middle of the
-// bytes would otherwise have to decide whose comma goes with it.
-func rebuild(members []Member, sets []Set) jsontext.Value {
-	out := []byte{'{'}
-	written := make(map[string]bool, len(members))
-	for _, m := range members {
-		value := m.Value
-		for _, s := range sets {
-			if s.Name == m.Name {
-				value = s.Value
+// edit is Edit for an object as Split wants it.
+func edit(obj jsontext.Value, sets []Set) (jsontext.Value, error) {
+	size := len(obj)
+	for i := range sets {
+		size += len(sets[i].Name) + len(sets[i].Value) + len(`,"":`)
+	}
+	out := make([]byte, 0, size)
+	done := make([]bool, len(sets))
+	s := scanObject(obj)
+	open := s.pos
+	out = append(out, obj[:open]...)
+	for s.next() {
+		// What lies between two members belongs to the second of them.
+		before := obj[open:s.start]
+		open = s.end
+		value := s.value()
+		if i := lastSet(sets, s.key()); i >= 0 {
+			done[i], value = true, sets[i].Value
+			if value == nil {
+				continue
 			}
 		}
-		written[m.Name] = true
-		if value != nil {
-			out = appendMember(out, len(out) > 1, m.Name, value)
+		out = appendBetween(out, before)
+		out = append(out, value...)
+	}
+	if s.err != nil {
+		return nil, s.err
+	}
+	for i := range sets {
+		if name := sets[i].Name; !done[i] && sets[i].Value != nil && lastSet(sets, []byte(name)) == i {
+			out = appendMember(out, needsComma(out), name, sets[i].Value)
 		}
 	}
-	for _, s := range sets {
-		if !written[s.Name] && s.Value != nil {
-			out = appendMember(out, len(out) > 1, s.Name, s.Value)
+	return append(out, obj[open:]...), nil
+}
+
+// appendBetween appends white space, comma and name. It leaves the comma out
+// when the members before it were removed.
+func appendBetween(out, before []byte) []byte {
+	comma := skipSpace(before, 0)
+	if before[comma] == ',' && !needsComma(out) {
+		before = before[comma+1:]
+	}
+	return append(out, before...)
+}
+
+// needsComma reports whether a member precedes the end of out, an object that
+// is being written and holds at least its opening brace.
+func needsComma(out []byte) bool {
+	return out[len(bytes.TrimRight(out, " \t\r\n"))-1] != '{'
+}
+
+func lastSet(sets []Set, name []byte) int {
+	for i, s := range slices.Backward(sets) {
+		if s.Name == string(name) {
+			return i
 		}
 	}
-	return append(out, '}')
+	return -1
 }
 
 func appendMember(dst []byte, comma bool, name string, value jsontext.Value) []byte {
@@ -159,7 +190,7 @@ func appendMember(dst []byte, comma bool, name string, value jsontext.Value) []b
 
 // AppendString appends s as a JSON string. Invalid UTF-8 becomes U+FFFD.
 func AppendString(dst []byte, s string) []byte {
-	dst, _ = jsontext.AppendQuote(dst, strings.ToValidUTF8(s, "\uFFFD"))
+	dst, _ = jsontext.AppendQuote(dst, s) // the error only tells of the U+FFFD
 	return dst
 }
 
@@ -173,26 +204,4 @@ func Text(v jsontext.Value) (s string, ok bool) {
 	}
 	b, err := jsontext.AppendUnquote(nil, v)
 	return string(b), err == nil
-}
-
-// checkDepth walks the bytes once, so that no recursive reader ever sees a
-// value that is too deep for it.
-func checkDepth(b []byte) error {
-	depth, inString := 0, false
-	for i := 0; i < len(b); i++ {
-		switch c := b[i]; {
-		case inString && c == '\\':
-			i++
-		case c == '"':
-			inString = !inString
-		case inString:
-		case c == '{' || c == '[':
-			if depth++; depth > MaxDepth {
-				return errTooDeep
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return nil
 }
