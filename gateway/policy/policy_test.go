@@ -1,0 +1,124 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// files makes a file system of an entry module and, where data is not "", of
+// data.json.
+func files(rego, data string) fstest.MapFS {
+	fsys := fstest.MapFS{"authz.rego": {Data: []byte("package mcp.authz\n\n" + rego)}}
+	if data != "" {
+		fsys["data.json"] = &fstest.MapFile{Data: []byte(data)}
+	}
+	return fsys
+}
+
+// load returns a snapshot of a policy that must be good.
+func load(t testing.TB, rego, data string, configure ...func(*Config)) *Snapshot {
+	t.Helper()
+	c := Config{FS: files(rego, data)}
+	for _, f := range configure {
+		f(&c)
+	}
+	e, err := New(c, discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e.Current()
+}
+
+func subject(t testing.TB, claims string) *Subject {
+	t.Helper()
+	s, err := NewSubject([]byte(claims))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func item(t testing.TB, tool Tool) *Item {
+	t.Helper()
+	i, err := NewItem(tool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// ask is a question about one tool with the claims given.
+func ask(t testing.TB, claims string, tool Tool) Question {
+	t.Helper()
+	return Question{Method: "tools/call", Subject: subject(t, claims), Item: item(t, tool), Request: Request{ID: "r1"}}
+}
+
+// alpha is a plain tool.
+func alpha() Tool {
+	return Tool{Server: "alpha", Name: "read", ExposedName: "alpha__read", Attributes: []string{"storage"}, Effect: "read", Registered: true}
+}
+
+// show prints a decision for comparison.
+func show(d Decision) string {
+	if d.Err != nil {
+		return fmt.Sprintf("%v %s: %v", d.Allowed, d.Code, d.Err)
+	}
+	return strings.TrimSpace(fmt.Sprintf("%v %s", d.Allowed, d.Code))
+}
+
+// both asks Allow, and AllowEach about the item twice, and fails when the list
+// answers otherwise.
+func both(t *testing.T, s *Snapshot, q Question) Decision {
+	t.Helper()
+	ctx := context.Background()
+	d := s.Allow(ctx, q)
+	for i, e := range s.AllowEach(ctx, q.Subject, NewItems([]*Item{q.Item, q.Item}), q.Method, q.Request) {
+		if show(e) != show(d) {
+			t.Errorf("item %d in a list: %s, alone: %s", i, show(e), show(d))
+		}
+	}
+	return d
+}
+
+func TestAnswers(t *testing.T) {
+	for _, c := range []struct {
+		name, rego, claims, want string
+	}{
+		{"true", `allow if true`, `{}`, "true"},
+		{"false", `default allow := false
+allow if input.claims.sub == "x"`, `{}`, "false"},
+		{"undefined", `allow if input.claims.sub == "x"`, `{}`, "false policy_undefined"},
+		{"string true", `allow := "true"`, `{}`, "false policy_type: the answer is of type string, not a boolean"},
+		{"string", `allow := "yes"`, `{}`, "false policy_type: the answer is of type string, not a boolean"},
+		{"number", `allow := 1`, `{}`, "false policy_type: the answer is of type number, not a boolean"},
+		{"object", `allow := {}`, `{}`, "false policy_type: the answer is of type object, not a boolean"},
+		{"object with allow", `allow := {"allow": true}`, `{}`, "false policy_type: the answer is of type object, not a boolean"},
+		{"array", `allow := []`, `{}`, "false policy_type: the answer is of type array, not a boolean"},
+		{"null", `allow := null`, `{}`, "false policy_type: the answer is of type null, not a boolean"},
+		{"set", `allow := {true}`, `{}`, "false policy_type: the answer is of type set, not a boolean"},
+		{"conflict", `allow := true if input.claims.a
+allow := false if input.claims.b`, `{"a": 1, "b": 1}`, "false policy_error: authz.rego:4: eval_conflict_error: rule data.mcp.authz.allow produced conflicting values"},
+		{"no conflict", `allow := true if input.claims.a
+allow := false if input.claims.b`, `{"a": 1}`, "true"},
+		{"exact numbers", `allow if input.claims.n == 9007199254740993`, `{"n": 9007199254740993}`, "true"},
+		{"exact numbers differ", `allow if input.claims.n == 9007199254740993`, `{"n": 9007199254740992}`, "false policy_undefined"},
+		{"absent arguments", `allow if not input.arguments`, `{}`, "true"},
+		{"absent facts are undefined", `allow if { not input.tool.env; not input.tool.labels; not input.tool.definition; not input.request.client }`, `{}`, "true"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := show(both(t, load(t, c.rego, ""), ask(t, c.claims, alpha()))); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}

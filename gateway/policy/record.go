@@ -1,0 +1,219 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/google/uuid"
+)
+
+// Recorder takes the record of every decision. Record never blocks. It reports
+// false when the record is lost, which the recorder has counted and told; a
+// gateway that must not act without a record denies then. The recorder only
+// reads r, also after it has returned, so nobody may modify it any more.
+type Recorder interface {
+	Record(r *Record) bool
+}
+
+// Record is one decision, on one tool or on a list. It holds no argument, no
+// token, and of the claims only who the principal is.
+type Record struct {
+	ID        string    // from NewDecisionID
+	Time      time.Time // of the decision
+	RequestID string
+	Labels    map[string]string // of the process, such as its version
+
+	Rule    string // the gate that decided: allow or call
+	Method  string
+	Tool    ToolName  // zero for a list
+	List    *ListSeen // nil for one tool
+	Issuer  string
+	Subject string
+	Client  Client
+	Address string // of the client
+	Route   string
+
+	Allowed bool
+	Code    string // Decision.Code, or a reason of the gateway's own such as registry_stale
+	Err     error  // Decision.Err
+	Explanation
+
+	PolicyRevision   string
+	RegistryRevision string
+	Stages           []Stage
+}
+
+// ToolName identifies a tool.
+type ToolName struct{ Server, Name string }
+
+// ListSeen is the outcome for a list: of how many tools which were allowed.
+type ListSeen struct {
+	Total   int
+	Allowed []ToolName
+}
+
+// Stage is how long one stage of the request took, such as auth or allow.
+type Stage struct {
+	Name string // matches [a-z_]+
+	Took time.Duration
+}
+
+// NewDecisionID returns an identifier that no other decision has.
+func NewDecisionID() string { return uuid.NewString() }
+
+// Limits of one record. Who asks chooses the length of most texts in it.
+const (
+	maxText  = 512
+	maxNames = 64 << 10 // bytes of tool names in a list
+)
+
+// event is the record in the shape of an OPA decision log event, as far as that
+// has a name for things.
+type event struct {
+	Labels      map[string]string    `json:"labels,omitempty"`
+	DecisionID  string               `json:"decision_id"`
+	Timestamp   time.Time            `json:"timestamp"`
+	Path        string               `json:"path"`
+	Input       eventInput           `json:"input"`
+	Result      any                  `json:"result"`
+	Error       string               `json:"error,omitzero"`
+	RequestedBy string               `json:"requested_by,omitzero"`
+	Bundles     map[string]eventFrom `json:"bundles,omitempty"`
+	Metrics     map[string]int64     `json:"metrics,omitempty"`
+
+	RequestID        string   `json:"request_id,omitzero"`
+	RegistryRevision string   `json:"registry_revision,omitzero"`
+	Code             string   `json:"code,omitzero"`
+	Reasons          []string `json:"reasons,omitempty"`
+	PrivateReasons   []string `json:"private_reasons,omitempty"`
+	Scopes           []string `json:"scopes,omitempty"`
+	ReasonsError     string   `json:"reasons_error,omitzero"`
+}
+
+type eventFrom struct {
+	Revision string `json:"revision"`
+}
+
+type eventInput struct {
+	Method  string       `json:"method"`
+	Claims  eventClaims  `json:"claims"`
+	Tool    *eventTool   `json:"tool,omitzero"`
+	Request eventRequest `json:"request,omitzero"`
+}
+
+type eventClaims struct {
+	Issuer  string `json:"iss,omitzero"`
+	Subject string `json:"sub,omitzero"`
+}
+
+type eventTool struct {
+	Server string `json:"server"`
+	Name   string `json:"name"`
+}
+
+type eventRequest struct {
+	Client struct {
+		Name    string `json:"name,omitzero"`
+		Version string `json:"version,omitzero"`
+	} `json:"client,omitzero"`
+	Route string `json:"route,omitzero"`
+}
+
+// eventList is the result for a list. Tools are the allowed ones by server; where
+// they are too many to write down, Truncated is set and the counts stand alone.
+type eventList struct {
+	Total     int                 `json:"total"`
+	Allowed   int                 `json:"allowed"`
+	Tools     map[string][]string `json:"tools,omitempty"`
+	Truncated bool                `json:"truncated,omitzero"`
+}
+
+// appendLine appends the record as one line of JSON.
+func (r *Record) appendLine(dst []byte) ([]byte, error) {
+	e := event{
+		Labels:           r.Labels,
+		DecisionID:       r.ID,
+		Timestamp:        r.Time.UTC(),
+		Path:             "mcp/authz/" + r.Rule,
+		Result:           r.Allowed,
+		RequestedBy:      text(r.Address),
+		RequestID:        text(r.RequestID),
+		RegistryRevision: r.RegistryRevision,
+		Code:             r.Code,
+		Reasons:          r.Reasons,
+		PrivateReasons:   r.Private,
+		Scopes:           r.Scopes,
+	}
+	e.Input.Method = text(r.Method)
+	e.Input.Claims = eventClaims{text(r.Issuer), text(r.Subject)}
+	e.Input.Request.Client.Name, e.Input.Request.Client.Version = text(r.Client.Name), text(r.Client.Version)
+	e.Input.Request.Route = text(r.Route)
+	if r.List != nil {
+		e.Result = r.List.event()
+	} else {
+		e.Input.Tool = &eventTool{text(r.Tool.Server), text(r.Tool.Name)}
+	}
+	if r.Err != nil {
+		e.Error = text(r.Err.Error())
+	}
+	if r.Explanation.Err != nil {
+		e.ReasonsError = text(r.Explanation.Err.Error())
+	}
+	if r.PolicyRevision != "" {
+		e.Bundles = map[string]eventFrom{"policy": {r.PolicyRevision}}
+	}
+	if len(r.Stages) > 0 {
+		e.Metrics = make(map[string]int64, len(r.Stages))
+		for _, s := range r.Stages {
+			e.Metrics["timer_"+s.Name+"_ns"] += s.Took.Nanoseconds()
+		}
+	}
+	line, err := json.Marshal(&e, json.Deterministic(true), jsontext.AllowInvalidUTF8(true))
+	if err != nil {
+		return dst, err
+	}
+	return append(append(dst, line...), '\n'), nil
+}
+
+func (l *ListSeen) event() eventList {
+	out := eventList{Total: l.Total, Allowed: len(l.Allowed)}
+	size := 0
+	for _, t := range l.Allowed {
+		size += len(t.Name) + len(t.Server)
+	}
+	if out.Truncated = size > maxNames; out.Truncated {
+		return out
+	}
+	out.Tools = make(map[string][]string)
+	for _, t := range l.Allowed {
+		out.Tools[t.Server] = append(out.Tools[t.Server], t.Name)
+	}
+	for _, server := range slices.Collect(maps.Keys(out.Tools)) {
+		slices.Sort(out.Tools[server])
+	}
+	return out
+}
+
+// weight estimates what the record keeps in memory while it waits, in bytes.
+func (r *Record) weight() int64 {
+	w := 512 + len(r.RequestID) + len(r.Method) + len(r.Tool.Server) + len(r.Tool.Name) + len(r.Issuer) +
+		len(r.Subject) + len(r.Client.Name) + len(r.Client.Version) + len(r.Address) + len(r.Route)
+	for _, list := range [][]string{r.Reasons, r.Private, r.Scopes} {
+		for _, s := range list {
+			w += 16 + len(s)
+		}
+	}
+	w += 24 * len(r.Stages)
+	if r.List != nil {
+		w += 32 * len(r.List.Allowed)
+	}
+	return int64(w)
+}
+
+// text is s fit for a record: short, and without line separators that only
+// JSON's readers take for text.
+func text(s string) string { return shorten(strings.ToValidUTF8(s, "\uFFFD"), maxText) }

@@ -1,0 +1,183 @@
+package policy
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// Snapshot is one revision of the policy, ready to answer. It is immutable and
+// safe for concurrent use, and stays valid after newer ones have taken its
+// place; a request keeps to the snapshot that it began with. No method blocks
+// on anything but its own evaluation, and all return when ctx is done or the
+// deadline has passed.
+type Snapshot struct {
+	revision     string
+	program      *program
+	deadline     time.Duration
+	listDeadline time.Duration
+
+	allow, allowEach, call, reasons, scopes query
+}
+
+// Decision is the answer to one question. The zero value denies.
+type Decision struct {
+	// Allowed is true only when the policy gave the boolean true.
+	Allowed bool
+	// Code says why there was no proper answer, one of the Code constants. It
+	// is "" when the policy answered true or false.
+	Code string
+	// Err tells more about CodeError, CodeType, CodeTimeout and CodeCancelled.
+	// Its text never holds values of the input.
+	Err error
+}
+
+// Codes of decisions. All of them deny.
+const (
+	CodeUndefined = "policy_undefined" // no rule gave a value
+	CodeType      = "policy_type"      // the value was not a boolean
+	CodeError     = "policy_error"     // the evaluation failed, or two rules disagreed
+	CodeTimeout   = "policy_timeout"   // the deadline passed first
+	CodeCancelled = "policy_cancelled" // the caller went away first
+)
+
+// chunk is how many items of a list are asked about in one evaluation. An item
+// that fails makes its own chunk slow and no other; above some dozens a larger
+// chunk is no faster.
+const chunk = 64
+
+// newSnapshot compiles the files. The print calls of a policy go to log at debug
+// level; where nobody listens at that level they are compiled away.
+func newSnapshot(t *tree, cfg Config, log *slog.Logger) (*Snapshot, Problems) {
+	caps, err := capabilities(cfg.InsecureBuiltins)
+	if err != nil {
+		return nil, Problems{{Message: err.Error()}}
+	}
+	p, problems := compile(t, caps, log.Enabled(context.Background(), slog.LevelDebug))
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	s := &Snapshot{revision: t.revision, program: p, deadline: cfg.Deadline, listDeadline: cfg.ListDeadline}
+	for _, q := range []struct {
+		query *query
+		text  string
+	}{
+		{&s.allow, "data.mcp.authz.allow"},
+		{&s.call, "data.mcp.authz.call"},
+		{&s.reasons, "data.mcp.authz.reasons"},
+		{&s.scopes, "data.mcp.authz.scopes"},
+		// Each element of the array is a whole input, the very one that allow
+		// would be asked with alone. Items without an answer are left out.
+		{&s.allowEach, "{i: answer | some i, item in input; answer = data.mcp.authz.allow with input as item}"},
+	} {
+		if *q.query, err = p.prepare(q.text, log); err != nil {
+			return nil, opaProblems(t.prefix, err)
+		}
+	}
+	return s, nil
+}
+
+// Revision names the policy and its data; equal revisions have equal files.
+func (s *Snapshot) Revision() string { return s.revision }
+
+// HasCall reports whether the policy has the call gate, that is, any rule that
+// could give data.mcp.authz.call a value, even one in a package of that name.
+// Where it does, a call goes through only when Call allows it too.
+func (s *Snapshot) HasCall() bool { return s.program.hasCall }
+
+// Allow asks whether the principal may see and use the item. It never sees
+// arguments.
+func (s *Snapshot) Allow(ctx context.Context, q Question) Decision {
+	return s.decide(ctx, s.allow, &input{Question: q})
+}
+
+// Call asks whether this very call may go through. arguments is the JSON object
+// that will be forwarded, or nil where the call has none. Ask Allow first, and
+// Call only where HasCall; without such a rule it denies as undefined.
+func (s *Snapshot) Call(ctx context.Context, q Question, arguments jsontext.Value) Decision {
+	return s.decide(ctx, s.call, &input{q, arguments})
+}
+
+// AllowEach answers Allow for every item, in their order, and gives the same
+// answers. Items that are undecided when the list deadline passes are denied as
+// timed out.
+func (s *Snapshot) AllowEach(ctx context.Context, subject *Subject, items *Items, method string, request Request) []Decision {
+	ctx, cancel := context.WithTimeout(ctx, s.listDeadline)
+	defer cancel()
+	decisions := make([]Decision, items.Len())
+	in := input{Question: Question{Method: method, Subject: subject, Request: request}}
+	requestTerm := request.term()
+	for start := 0; start < len(decisions); start += chunk {
+		var b batch
+		for i := start; i < min(start+chunk, len(decisions)); i++ {
+			in.Item = items.items[i]
+			if t, err := in.term(requestTerm); err != nil {
+				decisions[i] = failed(err)
+			} else {
+				b.add(t, &decisions[i])
+			}
+		}
+		s.decideBatch(ctx, &b)
+	}
+	return decisions
+}
+
+// batch is inputs with the place of the decision on each.
+type batch struct {
+	inputs    []*ast.Term
+	decisions []*Decision
+}
+
+func (b *batch) add(input *ast.Term, d *Decision) {
+	b.inputs = append(b.inputs, input)
+	b.decisions = append(b.decisions, d)
+}
+
+// decide asks one query about one input.
+func (s *Snapshot) decide(ctx context.Context, q query, in *input) Decision {
+	t, err := in.term(in.Request.term())
+	if err != nil {
+		return failed(err)
+	}
+	return s.decideTerm(ctx, q, t)
+}
+
+func (s *Snapshot) decideTerm(ctx context.Context, q query, in *ast.Term) Decision {
+	answer, err := s.program.eval(ctx, s.deadline, q, in.Value)
+	if err != nil {
+		return failed(err)
+	}
+	return decision(answer)
+}
+
+// decideBatch asks about all inputs at once, and where that fails, about one
+// after the other, so that each gets the answer that it would get alone.
+func (s *Snapshot) decideBatch(ctx context.Context, b *batch) {
+	answer, err := s.program.eval(ctx, s.deadline, s.allowEach, ast.NewArray(b.inputs...))
+	if err == nil && answer != nil {
+		if answers, ok := answer.Value.(ast.Object); ok {
+			for i, d := range b.decisions {
+				*d = decision(answers.Get(ast.IntNumberTerm(i)))
+			}
+			return
+		}
+	}
+	for i, d := range b.decisions {
+		*d = s.decideTerm(ctx, s.allow, b.inputs[i])
+	}
+}
+
+// decision judges an answer; nil is undefined.
+func decision(answer *ast.Term) Decision {
+	if answer == nil {
+		return Decision{Code: CodeUndefined}
+	}
+	allowed, ok := answer.Value.(ast.Boolean)
+	if !ok {
+		return Decision{Code: CodeType, Err: typeError(answer)}
+	}
+	return Decision{Allowed: bool(allowed)}
+}
