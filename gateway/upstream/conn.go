@@ -1,0 +1,258 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/gateway/mcp"
+)
+
+// request is what a link is asked to send.
+type request struct {
+	method string
+	params jsontext.Value // as the client leg had them, the names apart
+	tool   *Definition    // of a tools/call, where it is known
+	// notify takes the notifications that belong to the request, in order,
+	// from one goroutine, before the answer is returned. It may be nil.
+	notify func(*mcp.Message)
+}
+
+// The bounds of a conn's queues. A full outbound queue holds its callers back;
+// a full inbound one loses notifications, never an answer.
+const (
+	outboundQueue = 64
+	inboundQueue  = 256
+)
+
+// conn is JSON-RPC over a pair of streams, one message a line, with any number
+// of requests under way. Ids and progress tokens are its own.
+type conn struct {
+	server string
+	log    *slog.Logger
+	noisy  *throttle
+	client jsontext.Value // our clientInfo
+	limit  int            // bytes of one line
+	// shared: the requests under way belong to different principals, so that
+	// a notification that names none of them goes to nobody.
+	shared  bool
+	changed func() // the server says that its tools changed
+
+	out  chan []byte
+	eof  chan struct{} // closed once everything that the server wrote is read
+	dead chan struct{} // closed once no answer can come any more
+	wg   sync.WaitGroup
+
+	mu      sync.Mutex
+	cause   error // why dead was closed
+	next    int64
+	pending map[mcp.ID]*pending
+}
+
+// pending is one request under way.
+type pending struct {
+	seq    int64
+	id     mcp.ID
+	watch  bool           // its notifications are ours, not a client's
+	token  jsontext.Value // the client's progress token, or nil
+	notes  chan *mcp.Message
+	answer chan *mcp.Message // holds one
+	failed chan error        // holds one
+}
+
+// serve starts reading r and writing w. The caller calls fail in the end, then
+// closes both, which must unblock a read and a write, and waits for wg.
+func (c *conn) serve(r io.Reader, w io.Writer) {
+	c.out = make(chan []byte, outboundQueue)
+	c.eof = make(chan struct{})
+	c.dead = make(chan struct{})
+	c.pending = map[mcp.ID]*pending{}
+	c.wg.Go(func() { c.write(w) })
+	c.wg.Go(func() {
+		defer close(c.eof)
+		if err := readLines(r, c.limit, c.line); err != nil && !errors.Is(err, os.ErrClosed) {
+			c.fail(unavailable("read its standard output: %w", err))
+		}
+	})
+}
+
+func (c *conn) write(w io.Writer) {
+	for {
+		select {
+		case line := <-c.out:
+			if _, err := w.Write(line); err != nil {
+				c.fail(unavailable("write to its standard input: %w", err))
+				return
+			}
+		case <-c.dead:
+			return
+		}
+	}
+}
+
+// fail ends the conn; only the first cause counts.
+func (c *conn) fail(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause == nil {
+		c.cause = cause
+		close(c.dead)
+	}
+}
+
+func (c *conn) why() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause
+}
+
+// call sends one request and returns its answer. When ctx ends first, the
+// server is told, save for initialize, which must not be cancelled. When the
+// conn ends before anything was written the error is errStale.
+func (c *conn) call(ctx context.Context, h *hello, r request) (*mcp.Message, error) {
+	p, line, err := c.begin(h, r)
+	if err != nil {
+		return nil, err
+	}
+	defer c.end(p)
+	select {
+	case c.out <- line:
+	case <-c.dead:
+		return nil, errStale
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	notify := r.notify
+	if notify == nil {
+		notify = func(*mcp.Message) {}
+	}
+	return c.await(ctx, r.method, p, notify)
+}
+
+func (c *conn) await(ctx context.Context, method string, p *pending, notify func(*mcp.Message)) (*mcp.Message, error) {
+	for {
+		select {
+		case m := <-p.notes:
+			notify(m)
+		case m := <-p.answer:
+			p.drain(notify)
+			return m, nil
+		case err := <-p.failed:
+			return nil, err
+		case <-c.dead:
+			select {
+			case m := <-p.answer:
+				p.drain(notify)
+				return m, nil
+			default:
+			}
+			return nil, broken("it ended while the request was under way: %w", c.why())
+		case <-ctx.Done():
+			if method != mcp.MethodInitialize {
+				c.post(mcp.NewRequest(mcp.ID{}, cancelled, cancelParams(p.id, ctx)))
+			}
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// drain hands over the notifications that came before the answer.
+func (p *pending) drain(notify func(*mcp.Message)) {
+	for {
+		select {
+		case m := <-p.notes:
+			notify(m)
+		default:
+			return
+		}
+	}
+}
+
+// cancelParams are the params of our notifications/cancelled.
+func cancelParams(id mcp.ID, ctx context.Context) jsontext.Value {
+	reason := "the client cancelled the request"
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		reason = "the request took too long"
+	}
+	out := append([]byte(`{"requestId":`), id.Raw()...)
+	return append(mcp.AppendString(append(out, `,"reason":`...), reason), '}')
+}
+
+func (c *conn) begin(h *hello, r request) (*pending, []byte, error) {
+	c.mu.Lock()
+	c.next++
+	seq := c.next
+	c.mu.Unlock()
+	id := mcp.NumberID(seq)
+	params, token, err := outbound(r.params, h, c.client, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &pending{
+		seq: seq, id: id, token: token, watch: r.method == listen,
+		notes:  make(chan *mcp.Message, inboundQueue),
+		answer: make(chan *mcp.Message, 1),
+		failed: make(chan error, 1),
+	}
+	c.mu.Lock()
+	c.pending[id] = p
+	c.mu.Unlock()
+	line, err := oneLine(mcp.NewRequest(id, r.method, params))
+	if err != nil {
+		c.end(p)
+	}
+	return p, line, err
+}
+
+func (c *conn) end(p *pending) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pending, p.id)
+}
+
+// post sends a message that nobody waits for, unless the server has stopped
+// reading.
+func (c *conn) post(m *mcp.Message) {
+	line, err := oneLine(m)
+	if err != nil {
+		return
+	}
+	select {
+	case c.out <- line:
+	default:
+		c.noise("does not read its standard input; a message was left out", nil)
+	}
+}
+
+// oneLine writes a message without line breaks: white space between tokens is
+// all that a client's params can bring along, and on this transport it would
+// end the message.
+func oneLine(m *mcp.Message) ([]byte, error) {
+	line := jsontext.Value(m.Append(nil))
+	for _, c := range line {
+		if c == '\n' || c == '\r' {
+			if err := line.Compact(); err != nil {
+				return nil, broken("write a request in one line: %w", err)
+			}
+			break
+		}
+	}
+	return append(line, '\n'), nil
+}
+
+// noise logs, at a bounded rate, what a server should not have written.
+func (c *conn) noise(what string, line []byte) {
+	const shown = 256
+	ok, dropped := c.noisy.allow(time.Now())
+	if !ok {
+		return
+	}
+	c.log.Warn("server "+what, "server", c.server, "line", escape(line[:min(len(line), shown)]),
+		"bytes", len(line), "suppressed", dropped)
+}
