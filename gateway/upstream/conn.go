@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log/slog"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -34,9 +32,7 @@ const (
 // conn is JSON-RPC over a pair of streams, one message a line, with any number
 // of requests under way. Ids and progress tokens are its own.
 type conn struct {
-	server string
-	log    *slog.Logger
-	noisy  *throttle
+	noise  *noise
 	client jsontext.Value // our clientInfo
 	limit  int            // bytes of one line
 	// shared: the requests under way belong to different principals, so that
@@ -113,8 +109,9 @@ func (c *conn) why() error {
 }
 
 // call sends one request and returns its answer. When ctx ends first, the
-// server is told, save for initialize, which must not be cancelled. When the
-// conn ends before anything was written the error is errStale.
+// server is told, save for how a conversation begins: initialize must not be
+// cancelled, and who does not know server/discover knows nothing to cancel.
+// When the conn ends before anything was written the error is errStale.
 func (c *conn) call(ctx context.Context, h *hello, r request) (*mcp.Message, error) {
 	p, line, err := c.begin(h, r)
 	if err != nil {
@@ -154,7 +151,7 @@ func (c *conn) await(ctx context.Context, method string, p *pending, notify func
 			}
 			return nil, broken("it ended while the request was under way: %w", c.why())
 		case <-ctx.Done():
-			if method != mcp.MethodInitialize {
+			if method != mcp.MethodInitialize && method != discover {
 				c.post(mcp.NewRequest(mcp.ID{}, cancelled, cancelParams(p.id, ctx)))
 			}
 			return nil, ctx.Err()
@@ -226,7 +223,7 @@ func (c *conn) post(m *mcp.Message) {
 	select {
 	case c.out <- line:
 	default:
-		c.noise("does not read its standard input; a message was left out", nil)
+		c.noise.report("does not read its standard input; a message was left out", nil)
 	}
 }
 
@@ -244,15 +241,4 @@ func oneLine(m *mcp.Message) ([]byte, error) {
 		}
 	}
 	return append(line, '\n'), nil
-}
-
-// noise logs, at a bounded rate, what a server should not have written.
-func (c *conn) noise(what string, line []byte) {
-	const shown = 256
-	ok, dropped := c.noisy.allow(time.Now())
-	if !ok {
-		return
-	}
-	c.log.Warn("server "+what, "server", c.server, "line", escape(line[:min(len(line), shown)]),
-		"bytes", len(line), "suppressed", dropped)
 }

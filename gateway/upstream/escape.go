@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +27,33 @@ func escape(text []byte) string {
 		text = text[size:]
 	}
 	return b.String()
+}
+
+// noise logs, at a bounded rate, what a server should not have sent. It is safe
+// for concurrent use.
+type noise struct {
+	server string
+	log    *slog.Logger
+	limit  *throttle
+}
+
+func newNoise(server string, log *slog.Logger) *noise {
+	return &noise{server: server, log: log, limit: newThrottle(10, 1)}
+}
+
+// report logs what the server did, with the beginning of the text that it sent
+// where there is one.
+func (n *noise) report(what string, text []byte) {
+	const shown = 256
+	ok, dropped := n.limit.allow(time.Now())
+	if !ok {
+		return
+	}
+	attrs := []any{"server", n.server, "suppressed", dropped}
+	if text != nil {
+		attrs = append(attrs, "text", escape(text[:min(len(text), shown)]), "bytes", len(text))
+	}
+	n.log.Warn("server "+what, attrs...)
 }
 
 // throttle lets a burst pass, then a steady rate, and counts what it holds

@@ -39,19 +39,19 @@ func (c *conn) respond(m *mcp.Message) {
 	p := c.pending[m.ID]
 	c.mu.Unlock()
 	if p == nil {
-		c.noise("answered a request that is not under way", nil)
+		c.noise.report("answered a request that is not under way", nil)
 		return
 	}
 	select {
 	case p.answer <- m:
 	default:
-		c.noise("answered a request twice", nil)
+		c.noise.report("answered a request twice", nil)
 	}
 }
 
 // tooLong: nobody knows whose answer it was, unless only one can be meant.
 func (c *conn) tooLong(text []byte) {
-	c.noise("wrote a line that is too long", text)
+	c.noise.report("wrote a line that is too long", text)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if text[0] != '{' || len(c.pending) != 1 {
@@ -65,7 +65,7 @@ func (c *conn) tooLong(text []byte) {
 // unreadable: noise is skipped, but an answer that is not valid must not leave
 // its request waiting for the deadline.
 func (c *conn) unreadable(text []byte, bad *mcp.Error) {
-	c.noise("wrote a line that is no message", text)
+	c.noise.report("wrote a line that is no message", text)
 	id, ok := mcp.ReadID(looseID(text))
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,7 +125,7 @@ func (c *conn) note(m *mcp.Message) {
 	select {
 	case p.notes <- m:
 	default:
-		c.noise("notifies faster than the client reads; one was left out", nil)
+		c.noise.report("notifies faster than the client reads; one was left out", nil)
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/registry/strictyaml"
 )
 
 // program says how to run a stdio server.
@@ -24,8 +26,8 @@ type program struct {
 	shared  bool
 	client  jsontext.Value
 	log     *slog.Logger
-	noisy   *throttle // of its standard output
-	chatty  *throttle // of its standard error
+	noise   *noise    // of its standard output
+	chatter *throttle // of its standard error
 	changed func()
 }
 
@@ -63,8 +65,7 @@ func (p *program) start(s *starter) (*process, error) {
 		return nil, unavailable("start the command: %w", err)
 	}
 	pr.conn = &conn{
-		server: p.server, log: p.log, noisy: p.noisy, client: p.client,
-		limit: p.limit, shared: p.shared, changed: p.changed,
+		noise: p.noise, client: p.client, limit: p.limit, shared: p.shared, changed: p.changed,
 	}
 	pr.conn.serve(pr.out, pr.in)
 	go pr.supervise()
@@ -185,7 +186,7 @@ func within(done <-chan struct{}, d time.Duration) bool {
 func (p *program) drain(stderr *os.File) {
 	const shown = 2 << 10
 	err := readLines(stderr, shown, func(line []byte, cut bool) {
-		ok, dropped := p.chatty.allow(time.Now())
+		ok, dropped := p.chatter.allow(time.Now())
 		if ok && len(line) > 0 {
 			p.log.Info("server wrote to its standard error", "server", p.server,
 				"line", escape(line), "cut", cut, "suppressed", dropped)
@@ -199,7 +200,7 @@ func (p *program) drain(stderr *os.File) {
 // environment is what a process inherits, with what is configured on top. It
 // leaves out whatever else the gateway's own environment holds, credentials
 // above all.
-func environment(configured map[string]string, lookup func(string) (string, bool)) []string {
+func environment(configured map[string]strictyaml.Secret, lookup func(string) (string, bool)) []string {
 	var env []string
 	for _, name := range inherited() {
 		if value, ok := lookup(name); ok {
@@ -209,7 +210,7 @@ func environment(configured map[string]string, lookup func(string) (string, bool
 		}
 	}
 	for name, value := range configured {
-		env = append(env, name+"="+value)
+		env = append(env, name+"="+string(value))
 	}
 	slices.Sort(env)
 	return env
