@@ -8,21 +8,23 @@ package registry
 import "context"
 
 // Tool is what we say of one tool. Everything in it is trusted, unlike the
-// definition that the backend gives.
+// definition that the backend gives. The yaml tags are the keys of a catalogue
+// file, the json tags the canonical encoding, so that a new attribute is a new
+// field here and, where its vocabulary is closed, a line in Tool.check.
 type Tool struct {
-	Server string
-	Name   string // the backend's own name of the tool
+	Server string `yaml:"-" json:"server"`
+	Name   string `yaml:"-" json:"name"` // the backend's own name of the tool
 
-	Description string            // one sentence for people; never shown to agents
-	Attributes  []string          // domains such as payments; sorted, no duplicates
-	Effect      string            // read, write, destructive, admin, execute
-	Data        string            // public, internal, personal, financial, secret
-	Reach       string            // closed, external
-	Env         string            // where it acts, such as production
-	Owner       string            // who answers for it
-	Labels      map[string]string // anything else
-	SHA256      string            // pinned digest of the definition, lower-case hex; "" is not pinned
-	Suggested   bool              // attributes are a guess nobody confirmed; such a tool counts as not registered
+	Description string            `yaml:"description" json:"description,omitempty"` // one sentence for people; never shown to agents
+	Attributes  []string          `yaml:"attributes" json:"attributes,omitempty"`   // domains such as payments; sorted, no duplicates
+	Effect      string            `yaml:"effect" json:"effect,omitempty"`           // read, write, destructive, admin, execute
+	Data        string            `yaml:"data" json:"data,omitempty"`               // public, internal, personal, financial, secret
+	Reach       string            `yaml:"reach" json:"reach,omitempty"`             // closed, external
+	Env         string            `yaml:"env" json:"env,omitempty"`                 // where it acts, such as production
+	Owner       string            `yaml:"owner" json:"owner,omitempty"`             // who answers for it
+	Labels      map[string]string `yaml:"labels" json:"labels,omitempty"`           // anything else
+	SHA256      string            `yaml:"sha256" json:"sha256,omitempty"`           // pinned digest of the definition, lower-case hex; "" is not pinned
+	Suggested   bool              `yaml:"suggested" json:"suggested,omitzero"`      // attributes are a guess nobody confirmed; such a tool counts as not registered
 }
 
 // Head names the state of a source: two heads are equal only when the
@@ -50,6 +52,9 @@ type Source interface {
 	// Changed is a hint channel: a value means that Head may have changed.
 	// It may be nil; it is never closed.
 	Changed() <-chan struct{}
+	// Problems says what is wrong just now, a line each, and nothing where
+	// all is well. It neither blocks nor does I/O.
+	Problems() []string
 	// Close releases what the source holds; no method is called after it.
 	Close() error
 }

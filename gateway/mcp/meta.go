@@ -156,28 +156,30 @@ func IsLogLevel(level string) bool {
 
 // EditMeta returns params with the given members of its _meta replaced, added
 // or removed as Edit does it, and every other byte unchanged. Where params is
-// nil or has no _meta, one is made if there is something to put into it; a
-// nil params that stays empty stays nil. It fails where Edit does, and where
-// _meta is no object.
+// nil or has no _meta, one is made if there is something to put into it. With
+// nothing to change the result is params itself. It fails where Edit does, and
+// where _meta is no object.
 func EditMeta(params jsontext.Value, sets ...Set) (jsontext.Value, error) {
+	const empty = "{}"
+	was := params
 	if params == nil {
-		params = jsontext.Value("{}")
-	} else if err := check(params); err != nil {
+		params = jsontext.Value(empty)
+	}
+	if err := check(params); err != nil {
 		return nil, err
 	}
 	meta := find(params, "_meta")
-	had := meta != nil
-	if !had {
-		meta = jsontext.Value("{}")
+	if meta == nil {
+		meta = jsontext.Value(empty)
 	}
-	meta, err := edit(meta, sets)
+	edited, err := edit(meta, sets)
 	if err != nil {
 		return nil, err
 	}
-	if !had && len(meta) == len("{}") {
-		return params, nil
+	if string(edited) == string(meta) {
+		return was, nil
 	}
-	return edit(params, []Set{{Name: "_meta", Value: meta}})
+	return edit(params, []Set{{Name: "_meta", Value: edited}})
 }
 
 func metaError(name, problem string) *Error {

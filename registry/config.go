@@ -1,0 +1,106 @@
+package registry
+
+import (
+	"context"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/regogate/regogate/registry/strictyaml"
+)
+
+// Config says where the registry is. The zero value is the catalogue that
+// comes with the binary, without a cache.
+type Config struct {
+	// Path is a catalogue file, or a directory of them. Empty means the
+	// catalogue that comes with the binary.
+	Path string `yaml:"path"`
+	// Redis is a cache that the replicas of a fleet share. Nil means none.
+	Redis *RedisConfig `yaml:"redis"`
+	// CacheTTL is how long Redis keeps the content of one revision; 0 means
+	// one hour. It has no part in how stale a decision can be.
+	CacheTTL time.Duration `yaml:"cache_ttl"`
+	// MaxStaleness is how long decisions go on while the source cannot be
+	// asked whether the snapshot is still current; 0 means 30 s.
+	MaxStaleness time.Duration `yaml:"max_staleness"`
+	// InsecureServeStale lets decisions go on beyond MaxStaleness, on
+	// attributes that may have been revoked.
+	InsecureServeStale bool `yaml:"insecure_serve_stale"`
+}
+
+// Bounds of the configurable times. A staleness below a few polls would deny
+// on every hiccup.
+const (
+	minStaleness     = 2 * time.Second
+	defaultStaleness = 30 * time.Second
+	minTTL           = time.Minute
+	defaultTTL       = time.Hour
+)
+
+// Validate returns every problem, with paths that begin with the given one.
+func (c *Config) Validate(path string) []strictyaml.Problem {
+	v := checker{path: path}
+	if c.MaxStaleness != 0 && c.MaxStaleness < minStaleness {
+		v.problem("max_staleness", "want at least %s", minStaleness)
+	}
+	if c.CacheTTL != 0 && c.CacheTTL < minTTL {
+		v.problem("cache_ttl", "want at least %s", minTTL)
+	}
+	if c.CacheTTL != 0 && c.Redis == nil {
+		v.problem("cache_ttl", "has no effect without redis")
+	}
+	if c.Redis != nil {
+		v.problems = append(v.problems, c.Redis.Validate(strictyaml.Field(path, "redis"))...)
+	}
+	return v.problems
+}
+
+func (c *Config) staleness() time.Duration {
+	if c.MaxStaleness == 0 {
+		return defaultStaleness
+	}
+	return c.MaxStaleness
+}
+
+func (c *Config) ttl() time.Duration {
+	if c.CacheTTL == 0 {
+		return defaultTTL
+	}
+	return c.CacheTTL
+}
+
+// Open builds the configured source, behind the cache where there is one, and
+// loads its first snapshot. embedded is the catalogue that comes with the
+// binary. A Redis that is down does not matter; a catalogue with problems
+// does, and the error has a line for each.
+func Open(ctx context.Context, cfg Config, embedded fs.FS, log *slog.Logger) (*Keeper, error) {
+	source, err := openSource(cfg, embedded, log)
+	if err != nil {
+		return nil, err
+	}
+	k := NewKeeper(source, cfg, log)
+	if err := k.Refresh(ctx); err != nil {
+		k.Close()
+		return nil, err
+	}
+	return k, nil
+}
+
+func openSource(cfg Config, embedded fs.FS, log *slog.Logger) (Source, error) {
+	var file *File
+	var err error
+	if cfg.Path == "" {
+		file, err = OpenFS(embedded, "embedded", log)
+	} else {
+		file, err = OpenFile(cfg.Path, log)
+	}
+	if err != nil || cfg.Redis == nil {
+		return file, err
+	}
+	client, err := NewClient(*cfg.Redis)
+	if err != nil {
+		file.Close()
+		return nil, err
+	}
+	return NewCached(file, client, cfg.Redis.prefix(), cfg.ttl(), log), nil
+}

@@ -1,0 +1,246 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/regogate/regogate/registry/strictyaml"
+)
+
+// maxCatalogue bounds one file of a catalogue and the encoding of all, in
+// bytes.
+const maxCatalogue = 32 << 20
+
+// File is the source that reads a YAML catalogue: one file, or every *.yaml
+// and *.yml file of a directory, each a whole document. It notices changes by
+// itself. A changed catalogue that has a problem is refused: the last good one
+// stays the truth, and Problems says why. Files that cannot be read at all
+// make Head fail.
+type File struct {
+	name string // what the operator called it
+	dir  string // what problems put before a file's name
+	fsys fs.FS
+	only string // the one file, or "" for the directory
+	log  *slog.Logger
+
+	touched  atomic.Bool // the watcher saw the files come to rest after a change
+	problems atomic.Pointer[[]string]
+	changed  chan struct{}
+	watch    *watcher
+
+	mu      sync.Mutex
+	current *Catalogue
+	loaded  string // fingerprint of the files that were judged last
+	pending string // fingerprint of changed files that may still be written to
+}
+
+// OpenFile opens the catalogue at a path of the file system and watches it. It
+// fails with a line for every problem.
+func OpenFile(name string, log *slog.Logger) (*File, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, fmt.Errorf("open the catalogue: %w", err)
+	}
+	dir, only := name, ""
+	if !info.IsDir() {
+		dir, only = filepath.Dir(name), filepath.Base(name)
+	}
+	f := &File{name: name, dir: filepath.ToSlash(dir), fsys: os.DirFS(dir), only: only, log: log}
+	if err := f.open(); err != nil {
+		return nil, err
+	}
+	if f.watch, err = watch(dir, f.touch); err != nil {
+		f.log.Warn("the catalogue cannot be watched and is polled instead", "path", name, "error", err)
+	}
+	return f, nil
+}
+
+// OpenFS opens a catalogue that never changes, such as an embedded one: every
+// *.yaml file at the root of fsys. name is what problems and logs call it.
+func OpenFS(fsys fs.FS, name string, log *slog.Logger) (*File, error) {
+	f := &File{name: name, dir: name, fsys: fsys, log: log}
+	if err := f.open(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *File) open() error {
+	f.changed = make(chan struct{}, 1)
+	mark, names, err := f.fingerprint()
+	if err != nil {
+		return err
+	}
+	c, problems, err := f.read(names)
+	if err != nil {
+		return err
+	}
+	if len(problems) > 0 {
+		return strictyaml.Err(problems)
+	}
+	f.current, f.loaded = c, mark
+	return nil
+}
+
+// Head looks whether the files have changed, and reads them where they have
+// and have come to rest. File systems know no deadlines: on one that hangs,
+// Head hangs.
+func (f *File) Head(ctx context.Context) (Head, error) {
+	if err := ctx.Err(); err != nil {
+		return Head{}, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err := f.poll(); err != nil {
+		return Head{}, err
+	}
+	return f.current.Head, nil
+}
+
+// Load returns the catalogue whose head Head returned last.
+func (f *File) Load(ctx context.Context, _ Head) (*Catalogue, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.current, nil
+}
+
+// Changed hints at changes that the operating system reported.
+func (f *File) Changed() <-chan struct{} { return f.changed }
+
+// Problems returns what is wrong with the files as they are now.
+func (f *File) Problems() []string {
+	if p := f.problems.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// Close ends the watch.
+func (f *File) Close() error {
+	if f.watch == nil {
+		return nil
+	}
+	return f.watch.close()
+}
+
+func (f *File) touch() {
+	f.touched.Store(true)
+	hint(f.changed)
+}
+
+// hint puts a value into a channel of one slot unless one is there.
+func hint(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+// poll reads the files when they differ from those judged last. A change that
+// the watcher did not report has to look the same twice first, because a
+// file that is half written may well be valid, and say less than it will.
+func (f *File) poll() error {
+	touched := f.touched.Swap(false)
+	mark, names, err := f.fingerprint()
+	if err != nil {
+		return err
+	}
+	if mark == f.loaded && !touched {
+		f.pending = ""
+		return nil
+	}
+	if mark != f.pending && !touched {
+		f.pending = mark
+		return nil
+	}
+	c, problems, err := f.read(names)
+	if err != nil {
+		return err
+	}
+	if again, _, err := f.fingerprint(); err != nil || again != mark {
+		f.pending = again
+		return err
+	}
+	f.loaded, f.pending = mark, ""
+	f.judge(c, problems)
+	return nil
+}
+
+// judge takes a good catalogue over and keeps the last good one otherwise.
+func (f *File) judge(c *Catalogue, problems []strictyaml.Problem) {
+	if len(problems) == 0 {
+		f.current = c
+		f.problems.Store(nil)
+		return
+	}
+	lines := make([]string, len(problems))
+	for i, p := range problems {
+		lines[i] = p.String()
+	}
+	f.problems.Store(&lines)
+	f.log.Error("the changed catalogue is refused, the last good one stays",
+		"path", f.name, "revision", f.current.Head.Revision, "problems", lines)
+}
+
+func (f *File) read(names []string) (*Catalogue, []strictyaml.Problem, error) {
+	tools, problems, err := readCatalogue(f.fsys, f.dir, names)
+	if err != nil || len(problems) > 0 {
+		return nil, problems, err
+	}
+	c, err := NewCatalogue("", tools)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the catalogue %s: %w", f.name, err)
+	}
+	return c, nil, nil
+}
+
+// fingerprint returns the names of the catalogue's files and a text that
+// differs when any of them was written or replaced.
+func (f *File) fingerprint() (mark string, names []string, err error) {
+	if names, err = f.names(); err != nil {
+		return "", nil, fmt.Errorf("list the catalogue %s: %w", f.name, err)
+	}
+	var b strings.Builder
+	for _, name := range names {
+		info, err := fs.Stat(f.fsys, name)
+		if err != nil {
+			return "", nil, fmt.Errorf("look at the catalogue %s: %w", f.name, err)
+		}
+		fmt.Fprintf(&b, "%q %d %d\n", name, info.Size(), info.ModTime().UnixNano())
+	}
+	return b.String(), names, nil
+}
+
+// names lists the files to read. Hidden ones are an editor's or a mount's.
+func (f *File) names() ([]string, error) {
+	if f.only != "" {
+		return []string{f.only}, nil
+	}
+	entries, err := fs.ReadDir(f.fsys, ".")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		ext := path.Ext(e.Name())
+		if (ext == ".yaml" || ext == ".yml") && !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, e.Name())
+		}
+	}
+	if len(names) == 0 {
+		return nil, errors.New("it has no *.yaml file")
+	}
+	return names, nil
+}

@@ -1,0 +1,187 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Times of a Keeper that are not configured.
+const (
+	pollEvery   = 500 * time.Millisecond // how often the source is asked without a hint
+	hintEvery   = 100 * time.Millisecond // how often hints may make it ask sooner
+	askTimeout  = 2 * time.Second
+	loadTimeout = 20 * time.Second
+)
+
+// Keeper owns a source and publishes its catalogue as immutable snapshots. It
+// does all the I/O; Current, Fresh, Changed and Status only read memory, never
+// block and may run concurrently with everything.
+type Keeper struct {
+	source Source
+	log    *slog.Logger
+	now    func() time.Time
+
+	maxStaleness time.Duration
+	serveStale   bool
+
+	refreshing sync.Mutex
+	state      atomic.Pointer[state]
+	changed    chan struct{}
+}
+
+// state is what the keeper knows, replaced as a whole.
+type state struct {
+	snapshot  *Snapshot
+	confirmed time.Time // when the source was asked that said the snapshot is current
+	failure   error     // of the last refresh
+	stale     bool      // as last logged
+}
+
+// NewKeeper returns a keeper of the source, which Close closes. It knows
+// nothing before Refresh or Run.
+func NewKeeper(source Source, cfg Config, log *slog.Logger) *Keeper {
+	k := &Keeper{
+		source: source, log: log, now: time.Now,
+		maxStaleness: cfg.staleness(), serveStale: cfg.InsecureServeStale,
+		changed: make(chan struct{}, 1),
+	}
+	k.state.Store(&state{})
+	return k
+}
+
+// Current returns the last good snapshot, or nil where there has been none.
+func (k *Keeper) Current() *Snapshot { return k.state.Load().snapshot }
+
+// Fresh reports whether decisions may rest on Current: the source confirmed
+// it, asked no longer before now than the maximum staleness; or the operator
+// chose to serve what is stale. Without a snapshot it is false.
+func (k *Keeper) Fresh(now time.Time) bool {
+	s := k.state.Load()
+	return s.snapshot != nil && (k.serveStale || !k.isStale(s, now))
+}
+
+func (k *Keeper) isStale(s *state, now time.Time) bool {
+	return now.Sub(s.confirmed) > k.maxStaleness
+}
+
+// Changed is a hint channel for one receiver: a value means that Current
+// returns another snapshot than before. It is never closed.
+func (k *Keeper) Changed() <-chan struct{} { return k.changed }
+
+// Status is what a keeper knows about itself.
+type Status struct {
+	Ready     bool          // Fresh at the time of the call
+	Stale     bool          // the source has not confirmed the snapshot for too long
+	Age       time.Duration // since the last confirmation; 0 where there was none
+	Revision  string
+	Digest    string
+	Tools     int
+	Suggested int
+	Problems  []string // a line each; a keeper may be ready in spite of them
+}
+
+// Status returns the state for readiness, metrics and people.
+func (k *Keeper) Status() Status {
+	now, s := k.now(), k.state.Load()
+	st := Status{Ready: k.Fresh(now), Problems: k.source.Problems()}
+	if s.failure != nil {
+		st.Problems = append([]string{s.failure.Error()}, st.Problems...)
+	}
+	if s.snapshot != nil {
+		st.Stale, st.Age = k.isStale(s, now), now.Sub(s.confirmed)
+		st.Revision, st.Digest = s.snapshot.Revision(), s.snapshot.Digest()
+		st.Tools, st.Suggested = len(s.snapshot.Tools()), len(s.snapshot.Suggested())
+	}
+	return st
+}
+
+// Run refreshes until the context ends, and returns nil then: every half
+// second, and sooner after a hint.
+func (k *Keeper) Run(ctx context.Context) error {
+	poll := time.NewTimer(0)
+	defer poll.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-poll.C:
+		case <-k.source.Changed():
+		}
+		// A failure is in the status and in the log; the next round mends it.
+		_ = k.Refresh(ctx)
+		poll.Reset(pollEvery)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(hintEvery):
+		}
+	}
+}
+
+// Refresh asks the source once and publishes what is new. Where it fails the
+// last good snapshot stays and goes on ageing.
+func (k *Keeper) Refresh(ctx context.Context) error {
+	k.refreshing.Lock()
+	defer k.refreshing.Unlock()
+	before := k.state.Load()
+	after := *before
+	after.failure = k.ask(ctx, before, &after)
+	if after.failure != nil && ctx.Err() != nil {
+		return after.failure
+	}
+	after.stale = k.isStale(&after, k.now())
+	k.state.Store(&after)
+	k.report(before, &after)
+	if after.snapshot != before.snapshot {
+		hint(k.changed)
+	}
+	return after.failure
+}
+
+// ask fills in the snapshot and the time of its confirmation, which is when
+// the question was put: the answer may be as old as that.
+func (k *Keeper) ask(ctx context.Context, before, after *state) error {
+	asked := k.now()
+	headCtx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	head, err := k.source.Head(headCtx)
+	if err != nil {
+		return fmt.Errorf("ask the registry for its revision: %w", err)
+	}
+	if s := before.snapshot; s != nil && s.head == head {
+		after.confirmed = asked
+		return nil
+	}
+	loadCtx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	c, err := k.source.Load(loadCtx, head)
+	if err != nil {
+		return fmt.Errorf("load revision %s of the registry: %w", head.Revision, err)
+	}
+	after.snapshot, after.confirmed = NewSnapshot(c, asked), asked
+	return nil
+}
+
+// report logs changes of state, not every round.
+func (k *Keeper) report(before, after *state) {
+	if s := after.snapshot; s != before.snapshot {
+		k.log.Info("registry loaded", "revision", s.Revision(), "tools", len(s.tools), "suggested", len(s.suggested))
+	}
+	switch {
+	case after.failure != nil && before.failure == nil:
+		k.log.Warn("registry cannot be refreshed", "error", after.failure)
+	case after.failure == nil && before.failure != nil:
+		k.log.Info("registry can be refreshed again")
+	}
+	if after.stale && !before.stale && after.snapshot != nil {
+		k.log.Error("registry is stale", "unconfirmed", k.now().Sub(after.confirmed).Round(time.Second).String(),
+			"max_staleness", k.maxStaleness.String(), "serving", k.serveStale)
+	}
+}
+
+// Close closes the source. Run has returned before.
+func (k *Keeper) Close() error { return k.source.Close() }

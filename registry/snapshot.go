@@ -1,0 +1,57 @@
+package registry
+
+import "time"
+
+// Snapshot is an immutable view of a catalogue at one revision. Nobody
+// modifies what its methods return; all of them may run concurrently.
+type Snapshot struct {
+	head      Head
+	fetched   time.Time
+	tools     []Tool
+	suggested []Tool
+	byName    map[toolKey]*Tool
+}
+
+type toolKey struct{ server, name string }
+
+// NewSnapshot makes the snapshot of a catalogue that was fetched at the given
+// time. It shares the catalogue's tools.
+func NewSnapshot(c *Catalogue, fetched time.Time) *Snapshot {
+	s := &Snapshot{head: c.Head, fetched: fetched, byName: make(map[toolKey]*Tool, len(c.Tools))}
+	for _, t := range c.Tools {
+		if t.Suggested {
+			s.suggested = append(s.suggested, t)
+			continue
+		}
+		s.tools = append(s.tools, t)
+	}
+	for i := range s.tools {
+		t := &s.tools[i]
+		s.byName[toolKey{t.Server, t.Name}] = t
+	}
+	return s
+}
+
+// Lookup returns the registered tool of that server and name, compared byte by
+// byte. A suggested tool is not registered.
+func (s *Snapshot) Lookup(server, tool string) (*Tool, bool) {
+	t, ok := s.byName[toolKey{server, tool}]
+	return t, ok
+}
+
+// Tools returns the registered tools, sorted by server, then name.
+func (s *Snapshot) Tools() []Tool { return s.tools }
+
+// Suggested returns the tools whose attributes nobody has confirmed, in the
+// same order. No decision may rest on them.
+func (s *Snapshot) Suggested() []Tool { return s.suggested }
+
+// Revision names the state of the registry for people and records.
+func (s *Snapshot) Revision() string { return s.head.Revision }
+
+// Digest returns the SHA-256 of the catalogue's canonical encoding.
+func (s *Snapshot) Digest() string { return s.head.Digest }
+
+// Fetched returns when the catalogue was loaded. How long ago the source last
+// confirmed it is the Keeper's to know.
+func (s *Snapshot) Fetched() time.Time { return s.fetched }
