@@ -40,7 +40,7 @@ type conn struct {
 	shared  bool
 	changed func() // the server says that its tools changed
 
-	out  chan []byte
+	out  chan outgoing
 	eof  chan struct{} // closed once everything that the server wrote is read
 	dead chan struct{} // closed once no answer can come any more
 	wg   sync.WaitGroup
@@ -49,6 +49,12 @@ type conn struct {
 	cause   error // why dead was closed
 	next    int64
 	pending map[mcp.ID]*pending
+}
+
+// outgoing is one message to be written, of a request or of nobody (nil).
+type outgoing struct {
+	line []byte
+	of   *pending
 }
 
 // pending is one request under way.
@@ -60,12 +66,14 @@ type pending struct {
 	notes  chan *mcp.Message
 	answer chan *mcp.Message // holds one
 	failed chan error        // holds one
+
+	sent bool // the server may have seen it; guarded by conn.mu
 }
 
 // serve starts reading r and writing w. The caller calls fail in the end, then
 // closes both, which must unblock a read and a write, and waits for wg.
 func (c *conn) serve(r io.Reader, w io.Writer) {
-	c.out = make(chan []byte, outboundQueue)
+	c.out = make(chan outgoing, outboundQueue)
 	c.eof = make(chan struct{})
 	c.dead = make(chan struct{})
 	c.pending = map[mcp.ID]*pending{}
@@ -81,8 +89,10 @@ func (c *conn) serve(r io.Reader, w io.Writer) {
 func (c *conn) write(w io.Writer) {
 	for {
 		select {
-		case line := <-c.out:
-			if _, err := w.Write(line); err != nil {
+		case o := <-c.out:
+			c.mark(o.of, true)
+			if n, err := w.Write(o.line); err != nil {
+				c.mark(o.of, n > 0)
 				c.fail(unavailable("write to its standard input: %w", err))
 				return
 			}
@@ -90,6 +100,15 @@ func (c *conn) write(w io.Writer) {
 			return
 		}
 	}
+}
+
+func (c *conn) mark(p *pending, sent bool) {
+	if p == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.sent = sent
 }
 
 // fail ends the conn; only the first cause counts.
@@ -108,6 +127,17 @@ func (c *conn) why() error {
 	return c.cause
 }
 
+// ending is the error of a request that the end of the conn left without an
+// answer.
+func (c *conn) ending(p *pending) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !p.sent {
+		return errStale
+	}
+	return broken("it ended while the request was under way: %w", c.cause)
+}
+
 // call sends one request and returns its answer. When ctx ends first, the
 // server is told, save for how a conversation begins: initialize must not be
 // cancelled, and who does not know server/discover knows nothing to cancel.
@@ -119,7 +149,7 @@ func (c *conn) call(ctx context.Context, h *hello, r request) (*mcp.Message, err
 	}
 	defer c.end(p)
 	select {
-	case c.out <- line:
+	case c.out <- outgoing{line, p}:
 	case <-c.dead:
 		return nil, errStale
 	case <-ctx.Done():
@@ -149,7 +179,7 @@ func (c *conn) await(ctx context.Context, method string, p *pending, notify func
 				return m, nil
 			default:
 			}
-			return nil, broken("it ended while the request was under way: %w", c.why())
+			return nil, c.ending(p)
 		case <-ctx.Done():
 			if method != mcp.MethodInitialize && method != discover {
 				c.post(mcp.NewRequest(mcp.ID{}, cancelled, cancelParams(p.id, ctx)))
@@ -221,7 +251,7 @@ func (c *conn) post(m *mcp.Message) {
 		return
 	}
 	select {
-	case c.out <- line:
+	case c.out <- outgoing{line: line}:
 	default:
 		c.noise.report("does not read its standard input; a message was left out", nil)
 	}

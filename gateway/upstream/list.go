@@ -121,7 +121,8 @@ func (l *listing) add(raw jsontext.Value) {
 
 // valid: a name must be one by itself and together with its server's.
 func (l *listing) valid(name string) bool {
-	return registry.ValidTool(name) && len(registry.Exposed(l.server, name)) <= registry.MaxExposed
+	_, ok := registry.Exposed(l.server, name)
+	return ok
 }
 
 func (l *listing) leave(raw jsontext.Value, why string) {

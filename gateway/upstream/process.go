@@ -157,7 +157,7 @@ func (pr *process) end() {
 
 // close ends the process and returns when nothing of it is left.
 func (pr *process) close() {
-	pr.conn.fail(errStale)
+	pr.conn.fail(errClosed)
 	<-pr.gone
 }
 
@@ -251,7 +251,7 @@ func newStarter(stop <-chan struct{}, spawn func(func())) *starter {
 	return s
 }
 
-var errClosed = errors.New("the gateway is closing its backends")
+var errClosed = errors.New("the gateway has closed it")
 
 // run calls f on the thread and returns its error, or errClosed.
 func (s *starter) run(f func() error) error {

@@ -82,6 +82,9 @@ func (t *stdio) start(ctx context.Context) (*piped, error) {
 	}
 	told, err := t.greet(ctx, pr.conn)
 	if err != nil {
+		if isClosed(pr.conn.dead) && !errors.Is(err, errProbed) {
+			err = unavailable("greet it: %w", pr.conn.why())
+		}
 		pr.close()
 		return nil, err
 	}
