@@ -1,0 +1,274 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/gateway/mcp"
+)
+
+// request is what a link is asked to send.
+type request struct {
+	method string
+	params jsontext.Value // as the client leg had them, the names apart
+	tool   *Definition    // of a tools/call, where it is known
+	// notify takes the notifications that belong to the request, in order,
+	// from one goroutine, before the answer is returned. It may be nil.
+	notify func(*mcp.Message)
+}
+
+// The bounds of a conn's queues. A full outbound queue holds its callers back;
+// a full inbound one loses notifications, never an answer.
+const (
+	outboundQueue = 64
+	inboundQueue  = 256
+)
+
+// conn is JSON-RPC over a pair of streams, one message a line, with any number
+// of requests under way. Ids and progress tokens are its own.
+type conn struct {
+	noise  *noise
+	client jsontext.Value // our clientInfo
+	limit  int            // bytes of one line
+	// shared: the requests under way belong to different principals, so that
+	// a notification that names none of them goes to nobody.
+	shared  bool
+	changed func() // the server says that its tools changed
+
+	out  chan outgoing
+	eof  chan struct{} // closed once everything that the server wrote is read
+	dead chan struct{} // closed once no answer can come any more
+	wg   sync.WaitGroup
+
+	mu      sync.Mutex
+	cause   error // why dead was closed
+	next    int64
+	pending map[mcp.ID]*pending
+}
+
+// outgoing is one message to be written, of a request or of nobody (nil).
+type outgoing struct {
+	line []byte
+	of   *pending
+}
+
+// pending is one request under way.
+type pending struct {
+	seq    int64
+	id     mcp.ID
+	watch  bool           // its notifications are ours, not a client's
+	token  jsontext.Value // the client's progress token, or nil
+	notes  chan *mcp.Message
+	answer chan *mcp.Message // holds one
+	failed chan error        // holds one
+
+	sent bool // the server may have seen it; guarded by conn.mu
+}
+
+// serve starts reading r and writing w. The caller calls fail in the end, then
+// closes both, which must unblock a read and a write, and waits for wg.
+func (c *conn) serve(r io.Reader, w io.Writer) {
+	c.out = make(chan outgoing, outboundQueue)
+	c.eof = make(chan struct{})
+	c.dead = make(chan struct{})
+	c.pending = map[mcp.ID]*pending{}
+	c.wg.Go(func() { c.write(w) })
+	c.wg.Go(func() {
+		defer close(c.eof)
+		if err := readLines(r, c.limit, c.line); err != nil && !errors.Is(err, os.ErrClosed) {
+			c.fail(unavailable("read its standard output: %w", err))
+		}
+	})
+}
+
+func (c *conn) write(w io.Writer) {
+	for {
+		select {
+		case o := <-c.out:
+			c.mark(o.of, true)
+			if n, err := w.Write(o.line); err != nil {
+				c.mark(o.of, n > 0)
+				c.fail(unavailable("write to its standard input: %w", err))
+				return
+			}
+		case <-c.dead:
+			return
+		}
+	}
+}
+
+func (c *conn) mark(p *pending, sent bool) {
+	if p == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.sent = sent
+}
+
+// fail ends the conn; only the first cause counts.
+func (c *conn) fail(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.cause == nil {
+		c.cause = cause
+		close(c.dead)
+	}
+}
+
+func (c *conn) why() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.cause
+}
+
+// ending is the error of a request that the end of the conn left without an
+// answer.
+func (c *conn) ending(p *pending) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !p.sent {
+		return errStale
+	}
+	return broken("it ended while the request was under way: %w", c.cause)
+}
+
+// call sends one request and returns its answer. When ctx ends first, the
+// server is told, save for how a conversation begins: initialize must not be
+// cancelled, and who does not know server/discover knows nothing to cancel.
+// When the conn ends before anything was written the error is errStale.
+func (c *conn) call(ctx context.Context, h *hello, r request) (*mcp.Message, error) {
+	p, line, err := c.begin(h, r)
+	if err != nil {
+		return nil, err
+	}
+	defer c.end(p)
+	select {
+	case c.out <- outgoing{line, p}:
+	case <-c.dead:
+		return nil, errStale
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	notify := r.notify
+	if notify == nil {
+		notify = func(*mcp.Message) {}
+	}
+	return c.await(ctx, r.method, p, notify)
+}
+
+func (c *conn) await(ctx context.Context, method string, p *pending, notify func(*mcp.Message)) (*mcp.Message, error) {
+	for {
+		select {
+		case m := <-p.notes:
+			notify(m)
+		case m := <-p.answer:
+			p.drain(notify)
+			return m, nil
+		case err := <-p.failed:
+			return nil, err
+		case <-c.dead:
+			select {
+			case m := <-p.answer:
+				p.drain(notify)
+				return m, nil
+			default:
+			}
+			return nil, c.ending(p)
+		case <-ctx.Done():
+			if method != mcp.MethodInitialize && method != discover {
+				c.post(mcp.NewRequest(mcp.ID{}, cancelled, cancelParams(p.id, ctx)))
+			}
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// drain hands over the notifications that came before the answer.
+func (p *pending) drain(notify func(*mcp.Message)) {
+	for {
+		select {
+		case m := <-p.notes:
+			notify(m)
+		default:
+			return
+		}
+	}
+}
+
+// cancelParams are the params of our notifications/cancelled.
+func cancelParams(id mcp.ID, ctx context.Context) jsontext.Value {
+	reason := "the client cancelled the request"
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		reason = "the request took too long"
+	}
+	out := append([]byte(`{"requestId":`), id.Raw()...)
+	return append(mcp.AppendString(append(out, `,"reason":`...), reason), '}')
+}
+
+func (c *conn) begin(h *hello, r request) (*pending, []byte, error) {
+	c.mu.Lock()
+	c.next++
+	seq := c.next
+	c.mu.Unlock()
+	id := mcp.NumberID(seq)
+	params, token, err := outbound(r.params, h, c.client, id)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := &pending{
+		seq: seq, id: id, token: token, watch: r.method == listen,
+		notes:  make(chan *mcp.Message, inboundQueue),
+		answer: make(chan *mcp.Message, 1),
+		failed: make(chan error, 1),
+	}
+	c.mu.Lock()
+	c.pending[id] = p
+	c.mu.Unlock()
+	line, err := oneLine(mcp.NewRequest(id, r.method, params))
+	if err != nil {
+		c.end(p)
+	}
+	return p, line, err
+}
+
+func (c *conn) end(p *pending) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.pending, p.id)
+}
+
+// post sends a message that nobody waits for, unless the server has stopped
+// reading.
+func (c *conn) post(m *mcp.Message) {
+	line, err := oneLine(m)
+	if err != nil {
+		return
+	}
+	select {
+	case c.out <- outgoing{line: line}:
+	default:
+		c.noise.report("does not read its standard input; a message was left out", nil)
+	}
+}
+
+// oneLine writes a message without line breaks: white space between tokens is
+// all that a client's params can bring along, and on this transport it would
+// end the message.
+func oneLine(m *mcp.Message) ([]byte, error) {
+	line := jsontext.Value(m.Append(nil))
+	for _, c := range line {
+		if c == '\n' || c == '\r' {
+			if err := line.Compact(); err != nil {
+				return nil, broken("write a request in one line: %w", err)
+			}
+			break
+		}
+	}
+	return append(line, '\n'), nil
+}

@@ -1,0 +1,248 @@
+package upstream
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/registry/strictyaml"
+)
+
+// recordEnv names a file to which a double appends every line that it reads,
+// with its process id before it.
+const recordEnv = "REGOGATE_TEST_RECORD"
+
+// double is a stdio server whose faults are its traits.
+type double struct {
+	traits []string
+	out    *bufio.Writer
+	mu     sync.Mutex
+	held   map[string]bool // ids of calls that are not answered
+}
+
+// doubleConfig is the configuration that runs the test binary as a double.
+func doubleConfig(t *testing.T, traits ...string) (Config, string) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := t.TempDir() + "/record"
+	return Config{
+		Command: self,
+		Env: map[string]strictyaml.Secret{
+			doubleEnv: strictyaml.Secret("on," + strings.Join(traits, ",")), recordEnv: strictyaml.Secret(record),
+		},
+		StopTimeout: time.Second,
+	}, record
+}
+
+// recorded returns the lines that doubles have read so far.
+func recorded(t *testing.T, record string) []string {
+	t.Helper()
+	data, err := os.ReadFile(record)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(data)), "\n")
+}
+
+func countRecorded(t *testing.T, record, what string) (n int) {
+	t.Helper()
+	for _, line := range recorded(t, record) {
+		if strings.Contains(line, what) {
+			n++
+		}
+	}
+	return n
+}
+
+func (d *double) is(trait string) bool { return slices.Contains(d.traits, trait) }
+
+func runDouble(traits []string) {
+	d := &double{traits: traits, out: bufio.NewWriter(os.Stdout), held: map[string]bool{}}
+	d.prelude()
+	in := bufio.NewReader(os.Stdin)
+	for {
+		line, err := in.ReadBytes('\n')
+		if len(line) > 0 {
+			d.record(line)
+			d.serve(bytes.TrimSpace(line))
+		}
+		if err != nil {
+			break
+		}
+	}
+	if d.is("stubborn") {
+		select {}
+	}
+}
+
+func (d *double) prelude() {
+	if d.is("exits") {
+		os.Exit(1)
+	}
+	if d.is("stubborn") {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	if d.is("grandchild") {
+		child := exec.Command("sleep", "600")
+		child.Stdout = os.Stdout // and so holds our output open
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
+		d.append("grandchild " + strconv.Itoa(child.Process.Pid))
+	}
+	if d.is("banner") {
+		d.raw("Server v1 started\r\n\x1b[2K 50% \x1b]0;title\x07{\"level\":\"info\"}\n\n{\"level\":\"info\"}\r\n[1,2]\n")
+	}
+	if d.is("chatty") {
+		chatter := bytes.Repeat([]byte("on standard error \x1b[31m\u202e\n"), 1<<20/24)
+		os.Stderr.Write(chatter)
+	}
+	if d.is("endless") {
+		os.Stderr.Write(bytes.Repeat([]byte{'x'}, 5<<20))
+	}
+}
+
+func (d *double) append(text string) {
+	f, err := os.OpenFile(os.Getenv(recordEnv), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		panic(err)
+	}
+	defer f.Close()
+	fmt.Fprintf(f, "%d %s\n", os.Getpid(), text)
+}
+
+func (d *double) record(line []byte) { d.append(string(bytes.TrimSpace(line))) }
+
+func (d *double) raw(text string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.out.WriteString(text)
+	d.out.Flush()
+}
+
+func (d *double) send(text string) {
+	ending := "\n"
+	if d.is("crlf") {
+		ending = "\r\n"
+	}
+	d.raw(text + ending)
+}
+
+func (d *double) result(id mcp.ID, result string) {
+	d.send(`{"jsonrpc":"2.0","id":` + string(id.Raw()) + `,"result":` + result + `}`)
+}
+
+func (d *double) serve(line []byte) {
+	m, bad := mcp.Parse(line)
+	if bad != nil {
+		d.append("BAD " + bad.Message)
+		return
+	}
+	switch m.Method {
+	case discover:
+		d.discover(m)
+	case "initialize":
+		d.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"early"}}`)
+		d.result(m.ID, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"double","version":"1"},"instructions":"be nice"}`)
+	case "notifications/initialized":
+		if d.is("asks") {
+			d.send(`{"jsonrpc":"2.0","id":"s1","method":"ping"}`)
+			d.send(`{"jsonrpc":"2.0","id":2,"method":"roots/list"}`)
+		}
+	case "tools/list":
+		d.result(m.ID, `{"resultType":"complete","tools":[{"name":"echo","inputSchema":{"type":"object"}},{"name":"slow","inputSchema":{"type":"object"}}]}`)
+	case "tools/call":
+		d.call(m)
+	case listen:
+		d.send(`{"jsonrpc":"2.0","method":"` + acknowledged + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID.Raw()) + `}}}`)
+	}
+}
+
+func (d *double) discover(m *mcp.Message) {
+	switch {
+	case d.is("modern"):
+		d.result(m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}},"instructions":"modern","ttlMs":1,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"double","version":"2"}}}`)
+	case d.is("future"):
+		d.send(`{"jsonrpc":"2.0","id":` + string(m.ID.Raw()) + `,"error":{"code":-32022,"message":"no","data":{"supported":["2031-01-01"],"requested":"2026-07-28"}}}`)
+	case d.is("mute"):
+	case d.is("fragile"):
+		os.Exit(3)
+	default:
+		d.send(`{"jsonrpc":"2.0","id":` + string(m.ID.Raw()) + `,"error":{"code":-32601,"message":"unknown"}}`)
+	}
+}
+
+// call serves a tool: its name says what happens.
+func (d *double) call(m *mcp.Message) {
+	params, _ := mcp.Split(m.Params)
+	name, _ := mcp.Text(mcp.Get(params, "name"))
+	meta, _ := mcp.ReadMeta(m.Params)
+	switch name {
+	case "echo":
+		d.result(m.ID, string(m.Params))
+	case "pid":
+		d.result(m.ID, `{"pid":`+strconv.Itoa(os.Getpid())+`}`)
+	case "env":
+		env := os.Environ()
+		slices.Sort(env)
+		d.result(m.ID, `{"env":`+string(mcp.String(strings.Join(env, "\n")))+`}`)
+	case "chat":
+		os.Stderr.Write(bytes.Repeat([]byte("chatter\n"), 100<<10/8))
+		d.result(m.ID, `{}`)
+	case "twice":
+		d.result(mcp.NumberID(987654), `{"wrong":1}`)
+		d.result(m.ID, `{"n":1}`)
+		d.result(m.ID, `{"n":2}`)
+	case "progress":
+		for i := range 3 {
+			d.send(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%s,"progress":%d}}`, meta.ProgressToken, i))
+		}
+		d.send(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"other","progress":9}}`)
+		d.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"hello"}}`)
+		d.result(m.ID, `{}`)
+	case "invalid":
+		d.send(`{"jsonrpc":"2.0","result":{"a":1,"a":2},"id":` + string(m.ID.Raw()) + `}`)
+	case "large":
+		d.result(m.ID, `"`+strings.Repeat("x", 1<<20)+`"`)
+	case "die":
+		os.Exit(7)
+	case "hush":
+		d.out.Flush()
+		os.Stdout.Close()
+	case "change":
+		d.send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		d.result(m.ID, `{}`)
+	case "slow": // is never answered
+	case "sorry":
+		d.send(`{"jsonrpc":"2.0","id":` + string(m.ID.Raw()) + `,"error":{"code":-32000,"message":"quota","data":{"left":0}}}`)
+	default:
+		d.send(`{"jsonrpc":"2.0","id":` + string(m.ID.Raw()) + `,"error":{"code":-32602,"message":"no such tool"}}`)
+	}
+}
+
+// alive reports whether a process exists and is no zombie.
+func alive(pid int) bool {
+	if syscall.Kill(pid, 0) != nil {
+		return false
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(after, "Z")
+}

@@ -1,0 +1,289 @@
+package upstream
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/gateway/mcp"
+)
+
+// exchange is one request under way over HTTP: it reads responses until it has
+// the answer.
+type exchange struct {
+	web    *web
+	id     mcp.ID
+	token  jsontext.Value // the client's progress token, or nil
+	notify func(*mcp.Message)
+	cancel context.CancelFunc // ends the context of the HTTP request
+
+	session *session // nil in the modern era
+	refused bool     // with HTTP status 400
+}
+
+// answer reads the answer to the request from its HTTP response, and cancels
+// the context when it is done with that.
+func (x *exchange) answer(ctx context.Context, resp *http.Response) (*mcp.Message, error) {
+	m, err := x.read(ctx, resp)
+	switch {
+	case err == nil:
+		// A stream that ends now leaves its connection for the next request.
+		x.web.aside(ctx, func(ctx context.Context) { x.linger(ctx, resp) })
+		return m, nil
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	}
+	x.cancel()
+	resp.Body.Close()
+	return nil, err
+}
+
+// linger reads on for a moment, since a connection is only used again when its
+// response has been read to the end.
+func (x *exchange) linger(ctx context.Context, resp *http.Response) {
+	const moment = 100 * time.Millisecond
+	timer := time.AfterFunc(moment, x.cancel)
+	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
+	timer.Stop()
+	x.cancel()
+	resp.Body.Close()
+}
+
+func (x *exchange) read(ctx context.Context, resp *http.Response) (*mcp.Message, error) {
+	body, err := decoded(resp)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 299 {
+		return x.failure(resp, body)
+	}
+	switch kind := mediaType(resp); kind {
+	case "application/json":
+		data, err := x.whole(body)
+		if err != nil {
+			return nil, err
+		}
+		return x.single(data)
+	case "text/event-stream":
+		return x.stream(ctx, body)
+	case "":
+		return nil, broken("it answered a request with HTTP status %d and no content", resp.StatusCode)
+	default:
+		return nil, broken("it answered with content of type %s, which is not MCP", escape([]byte(kind)))
+	}
+}
+
+func mediaType(resp *http.Response) string {
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if err != nil {
+		kind, _, _ = strings.Cut(resp.Header.Get("Content-Type"), ";")
+	}
+	return strings.ToLower(strings.TrimSpace(kind))
+}
+
+// decoded returns the body without its gzip encoding. It is bounded by whoever
+// reads it.
+func decoded(resp *http.Response) (io.Reader, error) {
+	switch encoding := strings.ToLower(strings.TrimSpace(resp.Header.Get("Content-Encoding"))); encoding {
+	case "", "identity":
+		return resp.Body, nil
+	case "gzip", "x-gzip":
+		return &gunzip{src: resp.Body}, nil
+	default:
+		return nil, broken("its answer has the Content-Encoding %s, which was not asked for", escape([]byte(encoding)))
+	}
+}
+
+// gunzip reads the header with the first byte that is asked for, not before.
+type gunzip struct {
+	src io.Reader
+	zip *gzip.Reader
+}
+
+func (g *gunzip) Read(p []byte) (int, error) {
+	if g.zip == nil {
+		zip, err := gzip.NewReader(g.src)
+		if err != nil {
+			return 0, err
+		}
+		g.zip = zip
+	}
+	return g.zip.Read(p)
+}
+
+// whole reads a body that is one message.
+func (x *exchange) whole(body io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(body, int64(x.web.limit)+1))
+	if err != nil {
+		return nil, broken("read its answer: %w", bare(err))
+	}
+	if len(data) > x.web.limit {
+		return nil, broken("its answer is longer than %d bytes", x.web.limit)
+	}
+	return data, nil
+}
+
+// single takes a body that must be the answer.
+func (x *exchange) single(data []byte) (*mcp.Message, error) {
+	m, bad := mcp.ParseBackend(data)
+	switch {
+	case bad != nil:
+		return nil, broken("its answer is not valid: %s", bad.Message)
+	case !x.isAnswer(m):
+		return nil, broken("it answered with something else than the response to the request")
+	}
+	return m, nil
+}
+
+// isAnswer: an error without an id can only be about the one request that was
+// sent.
+func (x *exchange) isAnswer(m *mcp.Message) bool {
+	return m.Kind() == mcp.Response && (m.ID == x.id || m.ID.IsZero())
+}
+
+// failure reads a response with an HTTP error. A JSON-RPC error in it is the
+// server's own and an answer, unless the status is about the way there.
+func (x *exchange) failure(resp *http.Response, body io.Reader) (*mcp.Message, error) {
+	e := &httpError{status: resp.StatusCode}
+	switch {
+	case resp.StatusCode == http.StatusNotFound && x.session != nil && x.session.id != "":
+		return nil, errStale
+	case resp.StatusCode == http.StatusUnauthorized, resp.StatusCode == http.StatusForbidden:
+		e.detail = "it turns the gateway's credentials away"
+	case resp.StatusCode >= 300 && resp.StatusCode < 400:
+		e.detail = "redirects are not followed; set the url to where it leads: " + target(resp)
+	case !e.saysNothing() && mediaType(resp) == "application/json":
+		x.refused = resp.StatusCode == http.StatusBadRequest
+		data, err := x.whole(body)
+		if err != nil {
+			return nil, err
+		}
+		if m, err := x.single(data); err == nil && m.Error != nil {
+			return m, nil
+		}
+	default:
+		x.refused = resp.StatusCode == http.StatusBadRequest
+	}
+	return nil, e.fault()
+}
+
+// target names where a redirect leads, without a query.
+func target(resp *http.Response) string {
+	u, err := resp.Location()
+	if err != nil {
+		return "nowhere"
+	}
+	return escape([]byte((&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()))
+}
+
+// stream reads events until the answer, over as many connections as a legacy
+// server cuts the stream into.
+func (x *exchange) stream(ctx context.Context, body io.Reader) (*mcp.Message, error) {
+	var from resumption
+	var again *http.Response
+	defer func() { closeBody(again) }()
+	for {
+		events := mcp.NewEventReader(body, x.web.limit)
+		m, err := x.events(ctx, events)
+		if m != nil || !x.resumable(err) {
+			return m, err
+		}
+		if !from.advance(events) {
+			return nil, broken("its stream ended without an answer")
+		}
+		closeBody(again)
+		if again, err = x.session.resume(ctx, &from); err != nil {
+			return nil, err
+		}
+		if body, err = decoded(again); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func closeBody(resp *http.Response) {
+	if resp != nil {
+		resp.Body.Close()
+	}
+}
+
+// errEnd: the stream ended before the answer came.
+var errEnd = errors.New("its stream ended without an answer")
+
+func (x *exchange) resumable(err error) bool { return x.session != nil && errors.Is(err, errEnd) }
+
+// events reads one stream. Exactly one of its results is nil.
+func (x *exchange) events(ctx context.Context, events *mcp.EventReader) (*mcp.Message, error) {
+	for {
+		e, err := events.Next()
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, mcp.ErrEventTooLarge):
+			return nil, broken("an event of its answer is longer than %d bytes", x.web.limit)
+		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+			return nil, &fault{Broken, errEnd}
+		case err != nil:
+			return nil, &fault{Broken, fmt.Errorf("%w: %w", errEnd, bare(err))}
+		case len(e.Data) == 0 || e.Name != "" && e.Name != "message":
+			continue
+		}
+		if m, err := x.event(ctx, e.Data); m != nil || err != nil {
+			return m, err
+		}
+	}
+}
+
+// event takes the data of one event. Both results are nil for all but the
+// answer.
+func (x *exchange) event(ctx context.Context, data []byte) (*mcp.Message, error) {
+	m, bad := mcp.ParseBackend(data)
+	if bad != nil {
+		x.web.noise.report("sent an event that is no message", data)
+		if id, ok := mcp.ReadID(looseID(data)); ok && id == x.id {
+			return nil, broken("its answer is not valid: %s", bad.Message)
+		}
+		return nil, nil
+	}
+	switch m.Kind() {
+	case mcp.Response:
+		if x.isAnswer(m) {
+			return m, nil
+		}
+		x.web.noise.report("answered a request that is not under way", nil)
+	case mcp.Request:
+		if x.session != nil {
+			x.session.answer(ctx, m)
+		}
+	case mcp.Notification:
+		x.web.note(m, x)
+	}
+	return nil, nil
+}
+
+// note hands a notification on where it is the client's to see.
+func (w *web) note(m *mcp.Message, x *exchange) {
+	switch m.Method {
+	case toolsChanged:
+		w.changed()
+		return
+	case cancelled, acknowledged:
+		return
+	case progress:
+		if m = restore(m, x.id, x.token); m == nil {
+			return
+		}
+	}
+	if x.notify != nil {
+		x.notify(m)
+	}
+}

@@ -1,0 +1,288 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/gateway/mcp"
+)
+
+// web reaches one Streamable HTTP server.
+type web struct {
+	url     string
+	headers http.Header // configured
+	limit   int
+	client  *http.Client
+	me      jsontext.Value // our clientInfo
+	noise   *noise
+	changed func()
+
+	verdict atomic.Uint32 // an mcp.Era
+	forced  bool          // by the configuration
+	wg      sync.WaitGroup
+}
+
+const headerSession = "Mcp-Session-Id"
+
+func newWeb(name string, c Config, o Options, changed func()) (*web, error) {
+	roots, err := c.TLS.roots()
+	if err != nil {
+		return nil, err
+	}
+	w := &web{
+		url: c.URL, headers: http.Header{}, limit: int(c.MaxResponse),
+		me: o.clientInfo(), noise: newNoise(name, o.Log), changed: changed,
+	}
+	for key, value := range c.Headers {
+		w.headers.Set(key, string(value))
+	}
+	if w.headers.Get("User-Agent") == "" {
+		w.headers.Set("User-Agent", o.Name+"/"+o.Version)
+	}
+	w.verdict.Store(uint32(configuredEra(c.Protocol)))
+	w.forced = w.era() != 0
+	dialer := &net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 30 * time.Second}
+	w.client = &http.Client{
+		Transport: &http.Transport{
+			Proxy:                  http.ProxyFromEnvironment,
+			DialContext:            dialer.DialContext,
+			TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout:    c.ConnectTimeout,
+			ForceAttemptHTTP2:      true,
+			DisableCompression:     true, // decoded here, so that its size is bounded
+			MaxIdleConnsPerHost:    c.MaxConcurrent,
+			IdleConnTimeout:        90 * time.Second,
+			MaxResponseHeaderBytes: 64 << 10,
+		},
+		// Nobody but the configured server gets our requests and credentials.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return w, nil
+}
+
+func configuredEra(protocol string) mcp.Era {
+	switch protocol {
+	case "legacy":
+		return mcp.Legacy
+	case "modern":
+		return mcp.Modern
+	}
+	return 0
+}
+
+func (w *web) era() mcp.Era { return mcp.Era(w.verdict.Load()) }
+
+// forget has the era found out again, unless it is configured.
+func (w *web) forget() {
+	if !w.forced {
+		w.verdict.Store(0)
+	}
+}
+
+// key: a modern server knows no sessions.
+func (w *web) key(principal string) string {
+	if w.era() == mcp.Modern {
+		return ""
+	}
+	return principal
+}
+
+func (w *web) close() {
+	w.wg.Wait()
+	w.client.CloseIdleConnections()
+}
+
+// dial finds out the server's era where it is not known, and begins a session
+// with a legacy server.
+func (w *web) dial(ctx context.Context) (link, error) {
+	if w.era() == 0 {
+		era, err := w.probe(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if era == mcp.Legacy {
+			s, err := w.initialize(ctx)
+			if err != nil {
+				return nil, err
+			}
+			w.verdict.Store(uint32(mcp.Legacy))
+			return s, nil
+		}
+		w.verdict.Store(uint32(mcp.Modern))
+	}
+	if w.era() == mcp.Modern {
+		return &stateless{web: w}, nil
+	}
+	return w.initialize(ctx)
+}
+
+// probe sends a modern request. Whatever answers it in another way than a
+// modern server does not know it; only what says nothing of the era is an
+// error.
+func (w *web) probe(ctx context.Context) (mcp.Era, error) {
+	m, err := (&stateless{web: w}).call(ctx, request{method: discover})
+	var status *httpError
+	switch {
+	case err == nil:
+		era, _, err := discovered(m)
+		return era, err
+	case errors.As(err, &status) && !status.saysNothing():
+		return mcp.Legacy, nil
+	case errors.As(err, &status) || kindOf(err) != Broken:
+		return 0, err
+	}
+	return mcp.Legacy, nil
+}
+
+// httpError is an HTTP response that is no answer to the request.
+type httpError struct {
+	status int
+	detail string
+}
+
+func (e *httpError) Error() string {
+	text := fmt.Sprintf("it answered with HTTP status %d", e.status)
+	if e.detail != "" {
+		text += ": " + e.detail
+	}
+	return text
+}
+
+// saysNothing: such a status comes from whatever stands before the server, or
+// would come in answer to anything.
+func (e *httpError) saysNothing() bool {
+	switch e.status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired, http.StatusRequestTimeout,
+		http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return e.status >= 300 && e.status < 400
+}
+
+// fault: a request that did not get as far as the server was not carried out.
+func (e *httpError) fault() error {
+	if e.saysNothing() {
+		return &fault{Unavailable, e}
+	}
+	return &fault{Broken, e}
+}
+
+// do sends one HTTP request with the configured headers and those given. The
+// caller closes the response's body. The error is the context's, or Broken
+// where the connection failed after it had been made.
+func (w *web) do(ctx context.Context, method string, header http.Header, body []byte) (*http.Response, error) {
+	var connected atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
+	})
+	req, err := http.NewRequestWithContext(ctx, method, w.url, bytes.NewReader(body))
+	if err != nil {
+		return nil, unavailable("make a request: %w", bare(err))
+	}
+	req.Header = w.headers.Clone()
+	for key, values := range header {
+		req.Header[key] = values
+	}
+	req.Header.Set("Accept-Encoding", "gzip")
+	resp, err := w.client.Do(req)
+	switch {
+	case err == nil:
+		return resp, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case connected.Load():
+		return nil, broken("the connection failed under a request: %w", bare(err))
+	}
+	return nil, unavailable("connect: %w", bare(err))
+}
+
+// post sends one message.
+func (w *web) post(ctx context.Context, header http.Header, m *mcp.Message) (*http.Response, error) {
+	header.Set("Content-Type", "application/json")
+	header.Set("Accept", "application/json, text/event-stream")
+	return w.do(ctx, http.MethodPost, header, m.Append(nil))
+}
+
+// aside runs f beside the request that gave rise to it, which may be over, for
+// a short time.
+func (w *web) aside(ctx context.Context, f func(ctx context.Context)) {
+	const most = 3 * time.Second
+	w.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), most)
+		defer cancel()
+		f(ctx)
+	})
+}
+
+// stateless is the link to a modern server. There is nothing to it but the
+// server itself.
+type stateless struct {
+	web  *web
+	next atomic.Int64
+}
+
+func (s *stateless) call(ctx context.Context, r request) (*mcp.Message, error) {
+	id := mcp.NumberID(s.next.Add(1))
+	params, token, err := outbound(r.params, modernLeg(), s.web.me, id)
+	if err != nil {
+		return nil, err
+	}
+	m := mcp.NewRequest(id, r.method, params)
+	header := http.Header{}
+	mcp.SetHeaders(header, mcp.V20260728, m)
+	if r.tool != nil {
+		call, err := mcp.Split(params)
+		if err != nil {
+			return nil, broken("read the params of a request: %w", err)
+		}
+		if e := r.tool.headers.Set(header, mcp.Get(call, "arguments")); e != nil {
+			return mcp.ParseBackend(e.Append(nil))
+		}
+	}
+	// Ending ctx is what cancels the request.
+	ctx, cancel := context.WithCancel(ctx)
+	x := &exchange{web: s.web, id: id, token: token, notify: r.notify, cancel: cancel}
+	resp, err := s.web.post(ctx, header, m)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return x.answer(ctx, resp)
+}
+
+func (s *stateless) describe(ctx context.Context) (*hello, error) {
+	m, err := s.call(ctx, request{method: discover})
+	if err != nil {
+		return nil, err
+	}
+	era, h, err := discovered(m)
+	if err == nil && era != mcp.Modern {
+		return nil, broken("it does not answer %s as a modern server does", discover)
+	}
+	return h, err
+}
+
+func (s *stateless) watch(ctx context.Context) {
+	keepWatch(ctx, func() error {
+		m, err := s.call(ctx, request{method: listen, params: jsontext.Value(listenArgs)})
+		if err == nil && m.Error != nil {
+			return errUnwatched
+		}
+		return err
+	})
+}
+
+func (s *stateless) ended() <-chan struct{} { return nil }
+
+func (s *stateless) close() {}

@@ -1,0 +1,287 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/regogate/regogate/gateway/mcp"
+)
+
+// link is one conversation with a server: a legacy HTTP session, the stateless
+// side of a modern HTTP server, or a process. Its methods may be called
+// concurrently.
+type link interface {
+	// call sends one request and returns the server's answer, whose id is of
+	// no meaning to the caller. errStale means that the link is of no use any
+	// more and the request was not carried out.
+	call(ctx context.Context, r request) (*mcp.Message, error)
+	// describe returns what the server says of itself.
+	describe(ctx context.Context) (*hello, error)
+	// watch returns when ctx ends or the server does not notify, and in
+	// between has the transport told of every change of the server's tools.
+	watch(ctx context.Context)
+	// ended is closed when the link is of no use any more; nil is never.
+	ended() <-chan struct{}
+	// close ends the link and what is under way on it, and returns when
+	// nothing of it is left.
+	close()
+}
+
+// links holds the links to one server, one for each key, made when first
+// needed and closed when idle. It is safe for concurrent use.
+type links struct {
+	dial    func(ctx context.Context) (link, error)
+	limit   int
+	idle    time.Duration
+	connect time.Duration
+	life    context.Context // ends when the pool does
+	restart func() backoff
+
+	mu      sync.Mutex
+	closed  bool
+	entries map[string]*entry
+	deaths  map[string]*deaths
+	wg      sync.WaitGroup // everything that outlives the call that began it
+}
+
+// entry is one link, or the attempt to make it.
+type entry struct {
+	key    string
+	ready  chan struct{} // closed when link or err is set
+	link   link
+	err    error
+	life   context.Context // of what runs beside the link's calls
+	cancel context.CancelFunc
+
+	// Guarded by links.mu:
+	users    int
+	used     time.Time
+	dropped  bool // no longer in entries
+	followed bool // somebody watches
+}
+
+// deaths remembers links of one key that ended by themselves, so that a
+// process that dies of every request is not started for every request.
+type deaths struct {
+	wait  backoff
+	until time.Time
+}
+
+// take returns the link of key, made now if need be. Callers that come
+// together share one attempt, and each gives up waiting by its own ctx. Every
+// entry that is returned must be given back.
+func (l *links) take(ctx context.Context, key string) (*entry, error) {
+	e, err := l.enter(key, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-e.ready:
+	case <-ctx.Done():
+		l.give(e)
+		return nil, ctx.Err()
+	}
+	if e.err != nil {
+		l.give(e)
+		return nil, e.err
+	}
+	return e, nil
+}
+
+func (l *links) enter(key string, now time.Time) (*entry, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, unavailable("reach it: %w", errClosed)
+	}
+	e := l.entries[key]
+	if e != nil && e.hasEnded() {
+		l.bury(e, now)
+		e = nil
+	}
+	if d := l.deaths[key]; e == nil && d != nil && now.Before(d.until) {
+		return nil, unavailable("it keeps ending by itself and is started again in %s: %w", d.until.Sub(now).Round(time.Millisecond), errBusy)
+	}
+	if e == nil {
+		if len(l.entries) >= l.limit && !l.evict() {
+			return nil, unavailable("all of its %d sessions are in use: %w", l.limit, errBusy)
+		}
+		e = l.make(key)
+	}
+	e.users++
+	e.used = now
+	return e, nil
+}
+
+func (e *entry) isReady() bool {
+	select {
+	case <-e.ready:
+		return true
+	default:
+		return false
+	}
+}
+
+func (e *entry) hasEnded() bool {
+	if !e.isReady() || e.link == nil {
+		return false
+	}
+	select {
+	case <-e.link.ended():
+		return true
+	default:
+		return false
+	}
+}
+
+// make begins the attempt. It is nobody's in particular, so nobody's ctx ends
+// it.
+func (l *links) make(key string) *entry {
+	e := &entry{key: key, ready: make(chan struct{})}
+	e.life, e.cancel = context.WithCancel(l.life)
+	l.entries[key] = e
+	l.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(e.life, l.connect)
+		defer cancel()
+		made, err := l.dial(ctx)
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			err = unavailable("it was not ready within %s: %v", l.connect, err)
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		e.link, e.err = made, err
+		close(e.ready)
+		if err != nil {
+			l.remove(e)
+		}
+	})
+	return e
+}
+
+// give ends a use of an entry.
+func (l *links) give(e *entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e.users--
+	e.used = time.Now()
+	if e.dropped && e.users == 0 {
+		l.shut(e)
+	}
+}
+
+// drop takes an entry out of use: the next take of its key makes a new link.
+// It is closed when its last user has given it back.
+func (l *links) drop(e *entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !e.dropped {
+		l.remove(e)
+	}
+}
+
+// remove is for a caller that holds mu, once for each entry, and never for one
+// that is still being made.
+func (l *links) remove(e *entry) {
+	e.dropped = true
+	delete(l.entries, e.key)
+	if e.users == 0 {
+		l.shut(e)
+	}
+}
+
+// shut closes a removed entry that nobody uses.
+func (l *links) shut(e *entry) {
+	e.cancel()
+	if e.link != nil {
+		l.wg.Go(e.link.close)
+	}
+}
+
+// bury removes an entry whose link has ended by itself, and has the next one
+// of its key wait if that happens again and again.
+func (l *links) bury(e *entry, now time.Time) {
+	l.remove(e)
+	d := l.deaths[e.key]
+	if d == nil {
+		// The first time there is nothing to wait for.
+		l.deaths[e.key] = &deaths{wait: l.restart()}
+		return
+	}
+	d.until = now.Add(d.wait.next())
+}
+
+// worked forgets the deaths of a key: its link has answered a request.
+func (l *links) worked(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.deaths, key)
+}
+
+// evict makes room by removing the entry that is idle for longest. It reports
+// whether there was one.
+func (l *links) evict() bool {
+	var oldest *entry
+	for _, e := range l.entries {
+		if e.users == 0 && e.isReady() && (oldest == nil || e.used.Before(oldest.used)) {
+			oldest = e
+		}
+	}
+	if oldest != nil {
+		l.remove(oldest)
+	}
+	return oldest != nil
+}
+
+// sweep removes what has been idle for too long, or has ended.
+func (l *links) sweep(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		switch {
+		case e.hasEnded():
+			l.bury(e, now)
+		case e.users == 0 && e.isReady() && now.Sub(e.used) >= l.idle:
+			l.remove(e)
+		}
+	}
+	for key, d := range l.deaths {
+		if now.Sub(d.until) >= l.idle {
+			delete(l.deaths, key)
+		}
+	}
+}
+
+// follow has the link watched for changes, once in its life.
+func (l *links) follow(e *entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.followed || e.dropped || l.closed {
+		return
+	}
+	e.followed = true
+	l.wg.Go(func() { e.link.watch(e.life) })
+}
+
+// close ends all links and returns when nothing of them is left. The pool's
+// life has ended, nobody uses a link any more, and from now on take fails.
+func (l *links) close() {
+	l.mu.Lock()
+	l.closed = true
+	var open []*entry
+	for _, e := range l.entries {
+		e.cancel()
+		open = append(open, e)
+	}
+	l.mu.Unlock()
+	for _, e := range open {
+		<-e.ready // its attempt ends with the pool's life
+	}
+	l.mu.Lock()
+	for _, e := range l.entries {
+		l.remove(e)
+	}
+	l.mu.Unlock()
+	l.wg.Wait()
+}

@@ -1,0 +1,105 @@
+package upstream
+
+import (
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/gateway/mcp"
+)
+
+const (
+	reserved = "io.modelcontextprotocol/"
+	// relatedTask is the one reserved name that a legacy revision defines
+	// (2025-11-25, tasks).
+	relatedTask = reserved + "related-task"
+
+	progressToken = "progressToken"
+)
+
+// Notifications that are ours to act on and go no further: the client leg says
+// for itself that a list changed, from the state that the pool publishes, and
+// the rest belongs to the backend leg alone.
+const (
+	toolsChanged = "notifications/tools/list_changed"
+	cancelled    = "notifications/cancelled"
+	acknowledged = "notifications/subscriptions/acknowledged"
+)
+
+const (
+	discover   = "server/discover"
+	listen     = "subscriptions/listen"
+	progress   = "notifications/progress"
+	greeted    = "notifications/initialized"
+	listenArgs = `{"notifications":{"toolsListChanged":true}}`
+)
+
+// outbound turns params as they came from the client leg into what this server
+// is sent. Only _meta changes, every other byte stays: a legacy server gets
+// none of the modern era's reserved names, a modern one gets ours, and a
+// progress token becomes the id of our own request, which is unique where the
+// client's need not be. The client's token is returned, nil where there was
+// none.
+func outbound(params jsontext.Value, h *hello, client jsontext.Value, id mcp.ID) (out, token jsontext.Value, err error) {
+	meta, e := mcp.ReadMeta(params)
+	if e != nil {
+		return nil, nil, broken("read the _meta of a request: %w", e)
+	}
+	var sets []mcp.Set
+	if meta.ProgressToken != nil {
+		sets = append(sets, mcp.Set{Name: progressToken, Value: id.Raw()})
+	}
+	if h.era == mcp.Modern {
+		sets = append(sets,
+			mcp.Set{Name: reserved + "protocolVersion", Value: mcp.String(h.version)},
+			mcp.Set{Name: reserved + "clientInfo", Value: client},
+			mcp.Set{Name: reserved + "clientCapabilities", Value: jsontext.Value("{}")})
+	} else {
+		sets = append(sets, withoutReserved(meta.Raw)...)
+	}
+	if len(sets) == 0 {
+		return params, meta.ProgressToken, nil
+	}
+	out, err = mcp.EditMeta(params, sets...)
+	if err != nil {
+		return nil, nil, broken("write the _meta of a request: %w", err)
+	}
+	return out, meta.ProgressToken, nil
+}
+
+func withoutReserved(meta jsontext.Value) (sets []mcp.Set) {
+	members, err := mcp.Split(meta)
+	if err != nil {
+		return nil
+	}
+	for _, m := range members {
+		if strings.HasPrefix(m.Name, reserved) && m.Name != relatedTask {
+			sets = append(sets, mcp.Set{Name: m.Name})
+		}
+	}
+	return sets
+}
+
+// restore puts the client's progress token back into a notification. It
+// returns nil where the notification is not about the request id, or the
+// client has not asked for it.
+func restore(m *mcp.Message, id mcp.ID, token jsontext.Value) *mcp.Message {
+	if token == nil || progressOf(m) != id {
+		return nil
+	}
+	params, err := mcp.Edit(m.Params, mcp.Set{Name: progressToken, Value: token})
+	if err != nil {
+		return nil
+	}
+	return mcp.NewRequest(mcp.ID{}, m.Method, params)
+}
+
+// progressOf returns the token of a progress notification, or the zero ID.
+func progressOf(m *mcp.Message) mcp.ID {
+	members, err := mcp.Split(m.Params)
+	if err != nil {
+		return mcp.ID{}
+	}
+	id, _ := mcp.ReadID(mcp.Get(members, progressToken))
+	return id
+}
