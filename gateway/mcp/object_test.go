@@ -109,6 +109,10 @@ func TestEdit(t *testing.T) {
 			}
 		})
 	}
+	surrogate := v(`{"name":"a","description":"cut \ud83d"}`)
+	if got, err := Edit(surrogate, Set{"name", v(`"b"`)}); err != nil || string(got) != `{"name":"b","description":"cut \ud83d"}` {
+		t.Errorf("beside a lone surrogate: %s, %v", got, err)
+	}
 	if _, err := Edit(v(`{"a":1,"a":2}`)); err == nil {
 		t.Error("Edit accepted a duplicate name")
 	}
