@@ -202,7 +202,8 @@ func AppendString(dst []byte, s string) []byte {
 // String returns s as a JSON string value.
 func String(s string) jsontext.Value { return AppendString(nil, s) }
 
-// Text returns the text of a JSON string value; ok is false for anything else.
+// Text returns the text of a JSON string value. ok is false for anything else,
+// a string with lone surrogates included: it is no text.
 func Text(v jsontext.Value) (s string, ok bool) {
 	if v.Kind() != '"' {
 		return "", false

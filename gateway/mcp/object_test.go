@@ -8,7 +8,7 @@ import (
 )
 
 func TestMembers(t *testing.T) {
-	obj := jsontext.Value(" { \"a\" : [1, {\"b\":\"}\\\"]\"}] ,\n\"\\u0062\\n\":-1.5e3,\"\":{} , \"t\":true,\"n\":null } ")
+	obj := jsontext.Value(" { \"a\" : [1, {\"b\":\"}\\\"]\"}] ,\n\"\\u0062\\n\":-1.5e3,\"\":{} , \"t\":true,\"n\":null,\"e\":\"\\\\\",\"f\":\"\\\\\\\"\" } ")
 	members, err := Members(obj)
 	if err != nil {
 		t.Fatal(err)
@@ -19,6 +19,8 @@ func TestMembers(t *testing.T) {
 		{Name: "", Value: jsontext.Value(`{}`)},
 		{Name: "t", Value: jsontext.Value(`true`)},
 		{Name: "n", Value: jsontext.Value(`null`)},
+		{Name: "e", Value: jsontext.Value(`"\\"`)},
+		{Name: "f", Value: jsontext.Value(`"\\\""`)},
 	}
 	if len(members) != len(want) {
 		t.Fatalf("got %d members, want %d", len(members), len(want))

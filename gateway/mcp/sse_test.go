@@ -190,6 +190,7 @@ func TestEventReaderLimit(t *testing.T) {
 		{"never ending", "data: x\n\n" + fits + "aaaa", 1, ErrEventTooLarge},
 		{"many lines", strings.Repeat("data: 0123456789\n", limit/16+1) + "\n", 0, ErrEventTooLarge},
 		{"many comments", strings.Repeat(": 0123456789\n", limit/8) + "data: x\n\n", 1, io.EOF},
+		{"comment in a full event", fits + "\n: comment\n\n", 1, io.EOF},
 		{"large comment", "data: x\n\n:" + strings.Repeat("a", limit), 1, ErrEventTooLarge},
 		{"whole object behind it", "data: {}\n" + fits, 0, ErrEventTooLarge},
 	}
