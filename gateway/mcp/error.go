@@ -38,6 +38,20 @@ func NewError(code int, message string) *Error { return &Error{Code: code, Messa
 
 func (e *Error) Error() string { return "JSON-RPC error " + strconv.Itoa(e.Code) + ": " + e.Message }
 
+// Err returns the error of a response, nil where it has none. A code that is no
+// integer reads as CodeInternal, a message that is no string as "".
+func (m *Message) Err() *Error {
+	if m.Error == nil {
+		return nil
+	}
+	e := &Error{ID: m.ID, Code: CodeInternal, Data: find(m.Error, "data")}
+	if code, err := strconv.Atoi(string(find(m.Error, "code"))); err == nil {
+		e.Code = code
+	}
+	e.Message, _ = Text(find(m.Error, "message"))
+	return e
+}
+
 // Append appends the whole error response to dst.
 func (e *Error) Append(dst []byte) []byte {
 	dst = e.ID.Append(append(dst, `{"jsonrpc":"2.0","id":`...))

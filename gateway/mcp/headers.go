@@ -44,7 +44,8 @@ func nameSource(method string) string {
 // message's id, where a header is missing, comes more than once, is malformed
 // or disagrees. Notifications need not have the headers, but those they have
 // must agree. Where the body lacks the member that Mcp-Name mirrors, that is
-// left to the reader of the params.
+// left to the reader of the params; on a method that mirrors no name, Mcp-Name
+// means nothing.
 //
 // It is not for legacy messages: there these headers mean nothing.
 func CheckHeaders(header http.Header, m *Message) *Error {

@@ -181,6 +181,22 @@ func TestReadParamHeaders(t *testing.T) {
 	}
 }
 
+func TestParamHeadersOfSiblings(t *testing.T) {
+	in := func(inner string) string { return `{"type":"object","properties":{"o":` + inner + `}}` }
+	schema := in(in(in(`{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"type":"string","x-mcp-header":"B"}}}`)))
+	p, err := ReadParamHeaders(jsontext.Value(schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := http.Header{}
+	if e := p.Set(got, jsontext.Value(`{"o":{"o":{"o":{"a":"1","b":"2"}}}}`)); e != nil {
+		t.Fatal(e)
+	}
+	if got.Get("Mcp-Param-A") != "1" || got.Get("Mcp-Param-B") != "2" {
+		t.Errorf("got %v", got)
+	}
+}
+
 func TestParamHeaders(t *testing.T) {
 	schema := jsontext.Value(`{"type":"object","properties":{
 		"region":{"type":"string","x-mcp-header":"Region"},

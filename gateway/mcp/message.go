@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -129,7 +128,7 @@ func (m *Message) Append(dst []byte) []byte {
 // from then on.
 func Parse(data []byte) (*Message, *Error) {
 	data = bytes.Trim(data, " \t\r\n")
-	if !isBatch(data) && !jsontext.Value(data).IsValid() {
+	if !isBatch(data) && !isValid(data, false) {
 		return nil, syntaxError(data)
 	}
 	return parse(data, false)
@@ -144,8 +143,7 @@ func Parse(data []byte) (*Message, *Error) {
 //   - 1.0 as an id is 1, as for a server that reads numbers as floats.
 func ParseBackend(data []byte) (*Message, *Error) {
 	data = bytes.Trim(data, " \t\r\n")
-	v := jsontext.Value(data)
-	if !isBatch(data) && !v.IsValid() && (!utf8.Valid(data) || !v.IsValid(jsontext.AllowInvalidUTF8(true))) {
+	if !isBatch(data) && !isValid(data, true) {
 		return nil, syntaxError(data)
 	}
 	return parse(data, true)
@@ -175,7 +173,7 @@ func syntaxError(data []byte) *Error {
 	if err := checkDepth(data); errors.Is(err, errTooDeep) {
 		return NewError(CodeParse, "the message is "+err.Error())
 	}
-	err := check(data)
+	err := check(data, false)
 	var where *jsontext.SyntacticError
 	switch {
 	case errors.As(err, &where) && errors.Is(err, jsontext.ErrDuplicateName):

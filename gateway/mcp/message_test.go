@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -155,6 +156,23 @@ func TestErrorAppend(t *testing.T) {
 	want := `{"jsonrpc":"2.0","id":null,"error":{"code":403,"message":"a\"\n` + "\ufffd" + `b","data":{"reasons":[]}}}`
 	if got := string(e.Append(nil)); got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestErr(t *testing.T) {
+	for in, want := range map[string]*Error{
+		`{"jsonrpc":"2.0","id":1,"result":{}}`:                                              nil,
+		`{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"m\u0061","data":[1.0]}}`: {ID: NumberID(1), Code: CodeInvalidParams, Message: "ma", Data: jsontext.Value("[1.0]")},
+		`{"jsonrpc":"2.0","id":1,"error":{"code":"x","message":7}}`:                         {ID: NumberID(1), Code: CodeInternal},
+		`{"jsonrpc":"2.0","id":null,"error":{}}`:                                            {Code: CodeInternal},
+	} {
+		m, e := ParseBackend([]byte(in))
+		if e != nil {
+			t.Fatal(e)
+		}
+		if got := m.Err(); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: got %+v, want %+v", in, got, want)
+		}
 	}
 }
 

@@ -136,8 +136,8 @@ func readImplementation(v jsontext.Value, where string) (Implementation, *Error)
 	if e != nil {
 		return Implementation{}, e
 	}
-	name, nameOK := Text(Get(fields, "name"))
-	version, versionOK := Text(Get(fields, "version"))
+	name, nameOK := Text(fields[0])
+	version, versionOK := Text(fields[1])
 	if !nameOK || !versionOK {
 		return Implementation{}, NewError(CodeInvalidParams, where+" needs name and version, both strings")
 	}
@@ -165,7 +165,7 @@ func EditMeta(params jsontext.Value, sets ...Set) (jsontext.Value, error) {
 	if params == nil {
 		params = jsontext.Value(empty)
 	}
-	if err := check(params); err != nil {
+	if err := check(params, true); err != nil {
 		return nil, err
 	}
 	meta := find(params, "_meta")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -14,16 +15,13 @@ import (
 type Member struct {
 	Name  string
 	Value jsontext.Value
-
-	start int // offset of the first byte of the value
-	end   int // offset after its last byte
 }
 
 // Members reads the members of obj in their order. It accepts only an object
 // that is valid throughout: no duplicate name at any depth, valid UTF-8, no
 // trailing data, no more than MaxDepth levels. The values alias obj.
 func Members(obj jsontext.Value) ([]Member, error) {
-	if err := check(obj); err != nil {
+	if err := check(obj, false); err != nil {
 		return nil, err
 	}
 	return Split(obj)
@@ -34,10 +32,10 @@ func Members(obj jsontext.Value) ([]Member, error) {
 // judge them. Of any other bytes it says nothing reliable. It fails only where
 // obj is not an object.
 func Split(obj jsontext.Value) ([]Member, error) {
-	var members []Member
+	members := make([]Member, 0, 8)
 	s := scanObject(obj)
 	for s.next() {
-		members = append(members, Member{Name: string(s.key()), Value: s.value(), start: s.start, end: s.end})
+		members = append(members, Member{Name: string(s.key()), Value: s.value()})
 	}
 	return members, s.err
 }
@@ -74,10 +72,16 @@ func find(obj jsontext.Value, name string) jsontext.Value {
 	return nil
 }
 
-// check judges a whole value: its syntax, its UTF-8, that names are unique at
-// every depth, and the depth.
-func check(v jsontext.Value) error {
-	if v.IsValid() {
+// isValid judges the syntax of a whole value, its UTF-8, and that names are
+// unique at every depth. With surrogates, strings may hold lone surrogates as
+// escapes; raw bytes must be UTF-8 all the same.
+func isValid(v jsontext.Value, surrogates bool) bool {
+	return v.IsValid() || surrogates && utf8.Valid(v) && v.IsValid(jsontext.AllowInvalidUTF8(true))
+}
+
+// check is isValid with the depth, and says what is wrong and where.
+func check(v jsontext.Value, surrogates bool) error {
+	if isValid(v, surrogates) {
 		return checkDepth(v)
 	}
 	// Only what is refused is read twice, for the sake of saying where.
@@ -111,9 +115,10 @@ type Set struct {
 // or removed. Every other byte, white space and order included, stays as it
 // is; a replaced member keeps its place and the spelling of its name. Of
 // several changes to one name the last counts. obj is not modified, and the
-// result does not alias it. It fails where Members does.
+// result does not alias it. It fails where Members does, except that it takes
+// the lone surrogates that ParseBackend takes.
 func Edit(obj jsontext.Value, sets ...Set) (jsontext.Value, error) {
-	if err := check(obj); err != nil {
+	if err := check(obj, true); err != nil {
 		return nil, err
 	}
 	return edit(obj, sets)
@@ -197,11 +202,13 @@ func AppendString(dst []byte, s string) []byte {
 // String returns s as a JSON string value.
 func String(s string) jsontext.Value { return AppendString(nil, s) }
 
-// Text returns the text of a JSON string value; ok is false for anything else.
+// Text returns the text of a JSON string value. ok is false for anything else,
+// a string with lone surrogates included: it is no text.
 func Text(v jsontext.Value) (s string, ok bool) {
 	if v.Kind() != '"' {
 		return "", false
 	}
-	b, err := jsontext.AppendUnquote(nil, v)
+	var short [64]byte // spares most texts a second allocation
+	b, err := jsontext.AppendUnquote(short[:0], v)
 	return string(b), err == nil
 }

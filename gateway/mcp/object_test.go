@@ -8,7 +8,7 @@ import (
 )
 
 func TestMembers(t *testing.T) {
-	obj := jsontext.Value(" { \"a\" : [1, {\"b\":\"}\\\"]\"}] ,\n\"\\u0062\\n\":-1.5e3,\"\":{} , \"t\":true,\"n\":null } ")
+	obj := jsontext.Value(" { \"a\" : [1, {\"b\":\"}\\\"]\"}] ,\n\"\\u0062\\n\":-1.5e3,\"\":{} , \"t\":true,\"n\":null,\"e\":\"\\\\\",\"f\":\"\\\\\\\"\" } ")
 	members, err := Members(obj)
 	if err != nil {
 		t.Fatal(err)
@@ -19,6 +19,8 @@ func TestMembers(t *testing.T) {
 		{Name: "", Value: jsontext.Value(`{}`)},
 		{Name: "t", Value: jsontext.Value(`true`)},
 		{Name: "n", Value: jsontext.Value(`null`)},
+		{Name: "e", Value: jsontext.Value(`"\\"`)},
+		{Name: "f", Value: jsontext.Value(`"\\\""`)},
 	}
 	if len(members) != len(want) {
 		t.Fatalf("got %d members, want %d", len(members), len(want))
@@ -108,6 +110,10 @@ func TestEdit(t *testing.T) {
 				t.Errorf("got %s from %s, want %s", got, in, c.want)
 			}
 		})
+	}
+	surrogate := v(`{"name":"a","description":"cut \ud83d"}`)
+	if got, err := Edit(surrogate, Set{"name", v(`"b"`)}); err != nil || string(got) != `{"name":"b","description":"cut \ud83d"}` {
+		t.Errorf("beside a lone surrogate: %s, %v", got, err)
 	}
 	if _, err := Edit(v(`{"a":1,"a":2}`)); err == nil {
 		t.Error("Edit accepted a duplicate name")

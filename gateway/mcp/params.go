@@ -1,6 +1,10 @@
 package mcp
 
-import "github.com/go-json-experiment/json/jsontext"
+import (
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
 
 // The methods whose params this package reads.
 const (
@@ -9,26 +13,33 @@ const (
 	MethodToolsCall  = "tools/call"
 )
 
-// Fields reads the members of v, a value that the protocol defines as an
-// object with the names known among its members; where says what v is, for the
-// error. v is part of a parsed message, or nil for no members. The error is
+// Fields returns the values of those members of v that have the given names,
+// in the order of the names, and nil for those that v lacks. v is a value that
+// the protocol defines as an object, part of a parsed message, or nil for an
+// object without members; where says what it is, for the error. The error is
 // CodeInvalidParams where v is no object, and CodeInvalidRequest where a
-// member's name differs from a known one only in case: some decoder further
+// member's name differs from a given one only in case: some decoder further
 // down would take it for the real one.
-func Fields(v jsontext.Value, where string, known ...string) ([]Member, *Error) {
+func Fields(v jsontext.Value, where string, names ...string) ([]jsontext.Value, *Error) {
+	values := make([]jsontext.Value, len(names))
 	if v == nil {
-		return nil, nil
+		return values, nil
 	}
-	members, err := Split(v)
-	if err != nil {
-		return nil, NewError(CodeInvalidParams, where+" must be an object")
-	}
-	for i := range members {
-		if key := foldedKey(members[i].Name, known...); key != "" {
-			return nil, caseError(where, members[i].Name, key)
+	s := scanObject(v)
+	for s.next() {
+		key := s.key()
+		if i := slices.IndexFunc(names, func(name string) bool { return name == string(key) }); i >= 0 {
+			values[i] = s.value()
+			continue
+		}
+		if name := foldedKey(string(key), names...); name != "" {
+			return nil, caseError(where, string(key), name)
 		}
 	}
-	return members, nil
+	if s.err != nil {
+		return nil, NewError(CodeInvalidParams, where+" must be an object")
+	}
+	return values, nil
 }
 
 // Initialize is the params of an initialize request.
@@ -46,15 +57,16 @@ func ReadInitialize(params jsontext.Value) (*Initialize, *Error) {
 	if e != nil {
 		return nil, e
 	}
-	i := &Initialize{Capabilities: Get(fields, "capabilities")}
+	version, capabilities, client := fields[0], fields[1], fields[2]
+	i := &Initialize{Capabilities: capabilities}
 	var ok bool
-	if i.ProtocolVersion, ok = Text(Get(fields, "protocolVersion")); !ok {
+	if i.ProtocolVersion, ok = Text(version); !ok {
 		return nil, NewError(CodeInvalidParams, "params.protocolVersion must be a string")
 	}
-	if i.Capabilities.Kind() != '{' {
+	if capabilities.Kind() != '{' {
 		return nil, NewError(CodeInvalidParams, "params.capabilities must be an object")
 	}
-	if i.Client, e = readImplementation(Get(fields, "clientInfo"), "params.clientInfo"); e != nil {
+	if i.Client, e = readImplementation(client, "params.clientInfo"); e != nil {
 		return nil, e
 	}
 	return i, nil
@@ -74,11 +86,10 @@ func ReadList(params jsontext.Value) (List, *Error) {
 	if e != nil {
 		return List{}, e
 	}
-	v := Get(fields, "cursor")
-	if v == nil {
+	if fields[0] == nil {
 		return List{}, nil
 	}
-	cursor, ok := Text(v)
+	cursor, ok := Text(fields[0])
 	if !ok {
 		return List{}, NewError(CodeInvalidParams, "params.cursor must be a string")
 	}
@@ -102,15 +113,15 @@ func ReadCall(params jsontext.Value) (*Call, *Error) {
 	if e != nil {
 		return nil, e
 	}
-	c := &Call{Arguments: Get(fields, "arguments"), params: params}
-	var ok bool
-	if c.Name, ok = Text(Get(fields, "name")); !ok {
+	name, ok := Text(fields[0])
+	arguments := fields[1]
+	switch {
+	case !ok:
 		return nil, NewError(CodeInvalidParams, "params.name must be a string")
-	}
-	if c.Arguments != nil && c.Arguments.Kind() != '{' {
+	case arguments != nil && arguments.Kind() != '{':
 		return nil, NewError(CodeInvalidParams, "params.arguments must be an object")
 	}
-	return c, nil
+	return &Call{Name: name, Arguments: arguments, params: params}, nil
 }
 
 // Params returns the params for a backend that knows the tool as name: those

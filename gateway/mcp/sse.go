@@ -14,8 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// ErrEventTooLarge is the end of a stream with an event beyond the reader's
-// limit.
+// ErrEventTooLarge ends a stream at an event beyond the reader's limit.
 var ErrEventTooLarge = errors.New("event is larger than the limit")
 
 // Event is one server-sent event.
