@@ -63,6 +63,9 @@ func (c *Cached) Head(ctx context.Context) (Head, error) { return c.source.Head(
 // and leaves it in Redis for the other replicas. Callers that ask for the same
 // head at the same time share one load; one that gives up does not end it.
 func (c *Cached) Load(ctx context.Context, head Head) (*Catalogue, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	result := c.fills.DoChan(head.Revision+" "+head.Digest, func() (any, error) {
 		ctx, cancel := context.WithTimeout(c.ctx, loadTimeout)
 		defer cancel()
@@ -94,7 +97,12 @@ func (c *Cached) load(ctx context.Context, head Head) (*Catalogue, error) {
 }
 
 // get returns the cached catalogue or nil, and whether Redis answers at all.
+// While it is known not to, nobody waits for it; listen finds out when it does
+// again.
 func (c *Cached) get(ctx context.Context, head Head) (*Catalogue, bool) {
+	if c.down.Load() != nil {
+		return nil, false
+	}
 	key := c.keys.catalogue(head.Digest)
 	// A range rather than a get, so that a huge value is never read whole.
 	data, err := c.client.GetRange(ctx, key, 0, maxCatalogue).Bytes()

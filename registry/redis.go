@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/regogate/regogate/registry/strictyaml"
@@ -195,6 +196,9 @@ func NewClient(c RedisConfig) (redis.UniversalClient, error) {
 		}
 	}
 	c.bound(o)
+	// The library would write a line to stderr for every failed dial; who uses
+	// the client logs what matters of that, once.
+	logging.Disable()
 	client := redis.NewUniversalClient(o)
 	client.AddHook(deadline(c.timeout()))
 	return client, nil

@@ -41,13 +41,8 @@ const (
 	maxLabels      = 64
 )
 
-// Validate returns everything that is wrong with the tool, paths beginning at
-// its fields. A suggested tool may leave out what nobody has decided yet.
-func (t *Tool) Validate() []strictyaml.Problem {
-	return append(t.check(""), t.missing("")...)
-}
-
-// check looks at what is there.
+// check returns what is wrong with what the tool says, paths beginning with the
+// given one.
 func (t *Tool) check(path string) []strictyaml.Problem {
 	c := checker{path: path}
 	for i, a := range t.Attributes {
@@ -77,7 +72,8 @@ func (t *Tool) check(path string) []strictyaml.Problem {
 	return c.problems
 }
 
-// missing looks for what a tool must have.
+// missing returns what the tool must say and does not. A suggested one may
+// leave out what nobody has decided yet.
 func (t *Tool) missing(path string) []strictyaml.Problem {
 	if t.Suggested {
 		return nil

@@ -1,0 +1,226 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+)
+
+// sources are the implementations that the suite is run for; each opens a
+// source over a catalogue directory.
+func sources(t *testing.T) map[string]func(t *testing.T, dir string) Source {
+	small := miniredis.RunT(t)
+	real := startRedis(t)
+	cached := func(addr string) func(t *testing.T, dir string) Source {
+		return func(t *testing.T, dir string) Source {
+			return NewCached(openFile(t, dir), clientOf(t, addr), t.Name(), time.Hour, quiet())
+		}
+	}
+	return map[string]func(t *testing.T, dir string) Source{
+		"file":              func(t *testing.T, dir string) Source { return openFile(t, dir) },
+		"cached(miniredis)": cached(small.Addr()),
+		"cached(redis)":     cached(real.addr),
+	}
+}
+
+func TestSources(t *testing.T) {
+	for name, open := range sources(t) {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []struct {
+				name string
+				run  func(t *testing.T, open func(t *testing.T, dir string) Source)
+			}{
+				{"content", testContent},
+				{"change", testChange},
+				{"replicas", testReplicas},
+				{"bad edit", testBadEdit},
+				{"gone", testGone},
+				{"concurrent", testConcurrent},
+				{"cancelled", testCancelled},
+				{"revoked within a second", testRevoked},
+			} {
+				t.Run(c.name, func(t *testing.T) { c.run(t, open) })
+			}
+		})
+	}
+}
+
+func begin(t *testing.T, open func(t *testing.T, dir string) Source) (dir string, s Source) {
+	t.Helper()
+	dir = t.TempDir()
+	write(t, dir, "a.yaml", catalogueYAML("a", 3, "read"))
+	write(t, dir, "b.yaml", catalogueYAML("b", 2, "write"))
+	s = open(t, dir)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir, s
+}
+
+func testContent(t *testing.T, open func(t *testing.T, dir string) Source) {
+	_, s := begin(t, open)
+	want := Tool{Server: "b", Name: "tool_00001", Description: "Does the thing number 1.",
+		Attributes: []string{"developer", "infrastructure"}, Effect: "write", Data: "internal", Reach: "external",
+		Env: "production", Owner: "some-team", Labels: map[string]string{"tier": "gold", "number": "1"}}
+	for range 2 { // the second time from the cache, where there is one
+		c := load(t, s)
+		if len(c.Tools) != 5 || !reflect.DeepEqual(c.Tools[4], want) {
+			t.Errorf("tools %+v", c.Tools)
+		}
+		if c.Head != head(t, s) || c.Head.Revision == "" {
+			t.Errorf("head %v, catalogue's %v", head(t, s), c.Head)
+		}
+		encoded, err := encode(c.Tools)
+		if err != nil || digest(encoded) != c.Head.Digest {
+			t.Errorf("digest %s of tools that have %s", c.Head.Digest, digest(encoded))
+		}
+	}
+}
+
+func testChange(t *testing.T, open func(t *testing.T, dir string) Source) {
+	dir, s := begin(t, open)
+	first := load(t, s)
+	for _, effect := range []string{"admin", "read"} { // away and back again
+		before := head(t, s)
+		write(t, dir, "a.yaml", catalogueYAML("a", 3, effect))
+		eventually(t, 2*time.Second, "the change shows", func() bool { return head(t, s) != before })
+		if c := load(t, s); c.Tools[0].Effect != effect || len(c.Tools) != 5 {
+			t.Errorf("after the change: %+v", c.Tools)
+		}
+	}
+	if again := load(t, s); again.Head != first.Head || !reflect.DeepEqual(again.Tools, first.Tools) {
+		t.Errorf("the old text gives head %v, gave %v", again.Head, first.Head)
+	}
+	os.Remove(filepath.Join(dir, "b.yaml"))
+	eventually(t, 2*time.Second, "the removal shows", func() bool { return len(load(t, s).Tools) == 3 })
+}
+
+func testReplicas(t *testing.T, open func(t *testing.T, dir string) Source) {
+	dir, one := begin(t, open)
+	two := open(t, dir)
+	defer two.Close()
+	for i, effect := range []string{"admin", "execute", "write"} {
+		write(t, dir, "a.yaml", catalogueYAML("a", 3+i, effect))
+		for _, s := range []Source{one, two} {
+			eventually(t, 2*time.Second, "a replica sees the change", func() bool {
+				c := load(t, s)
+				return len(c.Tools) == 5+i && c.Tools[0].Effect == effect
+			})
+		}
+		if head(t, one) != head(t, two) || !reflect.DeepEqual(load(t, one), load(t, two)) {
+			t.Error("the replicas differ")
+		}
+	}
+}
+
+func testBadEdit(t *testing.T, open func(t *testing.T, dir string) Source) {
+	dir, s := begin(t, open)
+	good := head(t, s)
+	write(t, dir, "a.yaml", catalogueYAML("a", 3, "wirte"))
+	eventually(t, 2*time.Second, "the problem shows", func() bool { head(t, s); return len(s.Problems()) > 0 })
+	want := filepath.ToSlash(dir) + `/a.yaml:12: servers.a.tools.tool_00000.effect: unknown value "wirte"; did you mean write?`
+	if got := s.Problems(); len(got) != 3 || got[0] != want {
+		t.Errorf("problems %q, want first %q", got, want)
+	}
+	if head(t, s) != good || load(t, s).Tools[0].Effect != "read" {
+		t.Error("the last good catalogue was not kept")
+	}
+	write(t, dir, "a.yaml", catalogueYAML("a", 3, "write"))
+	eventually(t, 2*time.Second, "the repair shows", func() bool { return head(t, s) != good })
+	if got := s.Problems(); len(got) != 0 {
+		t.Errorf("problems after the repair: %q", got)
+	}
+}
+
+func testGone(t *testing.T, open func(t *testing.T, dir string) Source) {
+	dir, s := begin(t, open)
+	good := head(t, s)
+	moved := dir + "-moved"
+	if err := os.Rename(dir, moved); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := s.Head(t.Context()); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("head %v, error %v", h, err)
+	}
+	if err := os.Rename(moved, dir); err != nil {
+		t.Fatal(err)
+	}
+	if head(t, s) != good {
+		t.Error("another head after the directory came back")
+	}
+}
+
+func testConcurrent(t *testing.T, open func(t *testing.T, dir string) Source) {
+	dir, s := begin(t, open)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 20 {
+				h, err := s.Head(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				c, err := s.Load(t.Context(), h)
+				if err != nil || len(c.Tools) < 5 {
+					t.Errorf("%v, %v", c, err)
+				}
+				s.Problems()
+			}
+		})
+	}
+	write(t, dir, "a.yaml", catalogueYAML("a", 4, "admin"))
+	wg.Wait()
+}
+
+func testCancelled(t *testing.T, open func(t *testing.T, dir string) Source) {
+	_, s := begin(t, open)
+	h := head(t, s)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Head(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Head: %v", err)
+	}
+	if _, err := s.Load(ctx, h); !errors.Is(err, context.Canceled) {
+		t.Errorf("Load: %v", err)
+	}
+	if len(load(t, s).Tools) != 5 {
+		t.Error("what was given up spoiled the next load")
+	}
+}
+
+// A keeper over the source shows a revocation within a second, whether the
+// watcher reports it or not.
+func testRevoked(t *testing.T, open func(t *testing.T, dir string) Source) {
+	dir, s := begin(t, open)
+	k := NewKeeper(s, Config{}, quiet())
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() { k.Run(ctx) })
+	defer func() { cancel(); wg.Wait() }()
+	eventually(t, time.Second, "the first snapshot", func() bool { return k.Current() != nil })
+	text := catalogueYAML("a", 3, "read")
+	write(t, dir, "a.yaml", strings.Replace(text, "effect: read", "effect: read\n        suggested: true", 1))
+	eventually(t, time.Second, "the revocation", func() bool {
+		_, found := k.Current().Lookup("a", "tool_00000")
+		return !found
+	})
+	if _, found := k.Current().Lookup("a", "tool_00001"); !found || !k.Fresh(time.Now()) {
+		t.Error("the rest of the registry is gone")
+	}
+	write(t, dir, "a.yaml", text)
+	eventually(t, time.Second, "the way back", func() bool {
+		_, found := k.Current().Lookup("a", "tool_00000")
+		return found
+	})
+}
