@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -131,4 +132,37 @@ func (c *Call) Params(name string, sets ...Set) jsontext.Value {
 	// ReadCall has seen that params are an object, so edit cannot fail.
 	params, _ := edit(c.params, append([]Set{{Name: "name", Value: String(name)}}, sets...))
 	return params
+}
+
+// ReadCancelled returns the id that a notifications/cancelled names. The error
+// is CodeInvalidParams where requestId is no id, and CodeInvalidRequest as
+// Fields says.
+func ReadCancelled(params jsontext.Value) (ID, *Error) {
+	fields, e := Fields(params, "params", "requestId", "reason", "_meta")
+	if e != nil {
+		return ID{}, e
+	}
+	id, ok := ReadID(fields[0])
+	if !ok {
+		return ID{}, NewError(CodeInvalidParams, "params.requestId must be a string or an integer")
+	}
+	return id, nil
+}
+
+// ReadResultType returns the resultType of a result, "" where it has none. It
+// fails when the result is no object or the member no string.
+func ReadResultType(result jsontext.Value) (string, error) {
+	members, err := Split(result)
+	if err != nil {
+		return "", err
+	}
+	value := Get(members, "resultType")
+	if value == nil {
+		return "", nil
+	}
+	kind, ok := Text(value)
+	if !ok {
+		return "", errors.New("resultType is not a string")
+	}
+	return kind, nil
 }

@@ -1,0 +1,262 @@
+package gateway
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/regogate/regogate/gateway/auth"
+	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/upstream"
+	"github.com/regogate/regogate/registry"
+	"github.com/regogate/regogate/registry/strictyaml"
+)
+
+// Config is everything an operator can set. The zero value of a field means
+// its default, which Defaults fills in; nothing that weakens the gateway is
+// one, and what does is called insecure_.
+type Config struct {
+	Listen         string   `yaml:"listen"`          // host:port of the public listener
+	PublicURL      string   `yaml:"public_url"`      // what clients use, without a path
+	AllowedOrigins []string `yaml:"allowed_origins"` // Origin values of browser clients, exact
+	AllowedHosts   []string `yaml:"allowed_hosts"`   // further Host names, without port
+	TrustedProxies []string `yaml:"trusted_proxies"` // CIDRs whose X-Forwarded-For is believed
+
+	Auth        auth.Config       `yaml:"auth"`
+	Servers     map[string]Server `yaml:"servers"`
+	Registry    registry.Config   `yaml:"registry"`
+	Policy      policy.Config     `yaml:"policy"`
+	Sessions    SessionConfig     `yaml:"sessions"`
+	Limits      Limits            `yaml:"limits"`
+	DecisionLog DecisionLog       `yaml:"decision_log"`
+	Log         Log               `yaml:"log"`
+
+	PageSize     int  `yaml:"page_size"`     // tools on one page of a list
+	ServerTiming bool `yaml:"server_timing"` // stages of a successful call in its Server-Timing header
+}
+
+// Server is one backend and the route that shows it alone.
+type Server struct {
+	upstream.Config `yaml:",inline"`
+	// Audience is whom a token must be meant for on /mcp/NAME; the issuer's
+	// list where it is empty.
+	Audience []string `yaml:"audience"`
+}
+
+// Limits bounds what one client can take.
+type Limits struct {
+	Body         strictyaml.ByteSize `yaml:"body"`          // of one request
+	Concurrent   int                 `yaml:"concurrent"`    // requests of one principal at once
+	ReadTimeout  time.Duration       `yaml:"read_timeout"`  // to read one request's headers, and then its body
+	WriteTimeout time.Duration       `yaml:"write_timeout"` // for one write to a client that does not read
+	Drain        time.Duration       `yaml:"drain"`         // for calls under way when the gateway stops
+}
+
+// DecisionLog says where decision records go, one JSON object a line.
+type DecisionLog struct {
+	File string `yaml:"file"` // a path, or - for standard output; none where empty
+}
+
+// Log is the gateway's own log, on standard error.
+type Log struct {
+	Level  string `yaml:"level"`  // debug, info, warn, error
+	Format string `yaml:"format"` // json, text
+}
+
+// Defaults fills in what the operator left out.
+func (c *Config) Defaults() {
+	def(&c.Listen, "127.0.0.1:8080")
+	if c.PublicURL == "" {
+		c.PublicURL = "http://" + c.Listen
+	}
+	def(&c.PageSize, 1000)
+	def(&c.Sessions.Idle, 30*time.Minute)
+	def(&c.Sessions.Lifetime, 24*time.Hour)
+	def(&c.Sessions.Max, 10_000)
+	def(&c.Sessions.PerPrincipal, 64)
+	def(&c.Limits.Body, 4<<20)
+	def(&c.Limits.Concurrent, 128)
+	def(&c.Limits.ReadTimeout, 15*time.Second)
+	def(&c.Limits.WriteTimeout, 30*time.Second)
+	def(&c.Limits.Drain, 20*time.Second)
+	def(&c.Log.Level, "info")
+	def(&c.Log.Format, "json")
+}
+
+func def[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Load reads the configuration file at path, expands the environment in it,
+// applies the defaults and checks everything that can be checked without
+// reaching anything. All problems come back at once; with any, the Config is
+// not to be used. Relative paths in the file are made relative to its
+// directory.
+func Load(path string, env func(string) (string, bool), override func(*Config)) (*Config, []strictyaml.Problem) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, []strictyaml.Problem{{Message: "cannot read the configuration: " + err.Error()}}
+	}
+	c := &Config{}
+	positions, problems := strictyaml.Decode(data, c, strictyaml.Options{File: path, Dir: filepath.Dir(path), LookupEnv: env})
+	if len(problems) > 0 {
+		return c, problems
+	}
+	if override != nil {
+		override(c)
+	}
+	c.Defaults()
+	c.rebase(filepath.Dir(path))
+	problems = c.Validate()
+	positions.Locate(problems)
+	return c, problems
+}
+
+// rebase makes the paths in the configuration relative to where it lies.
+func (c *Config) rebase(dir string) {
+	paths := []*string{&c.Registry.Path, &c.Policy.Dir}
+	if c.DecisionLog.File != "-" {
+		paths = append(paths, &c.DecisionLog.File)
+	}
+	for i := range c.Auth.Issuers {
+		iss := &c.Auth.Issuers[i]
+		paths = append(paths, &iss.JWKSFile, &iss.PublicKeyFile, &iss.InsecureHMACSecretFile)
+	}
+	for _, p := range paths {
+		if *p != "" && !filepath.IsAbs(*p) {
+			*p = filepath.Join(dir, *p)
+		}
+	}
+}
+
+// Validate reports everything that is wrong, each with its path.
+func (c *Config) Validate() []strictyaml.Problem {
+	v := &validation{}
+	host, port, err := net.SplitHostPort(c.Listen)
+	if v.check("listen", err == nil && port != "", "must be host:port, such as 127.0.0.1:8080") {
+		v.check("listen", host == "" || host == "localhost" || isIP(host), "the host must be an IP address or localhost")
+	}
+	u, err := url.Parse(c.PublicURL)
+	v.check("public_url", err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
+		strings.Trim(u.Path, "/") == "" && u.RawQuery == "" && u.User == nil,
+		"must be scheme and host without a path, such as https://gateway.example.com")
+	for i, o := range c.AllowedOrigins {
+		ou, err := url.Parse(o)
+		v.check(fmt.Sprintf("allowed_origins[%d]", i), err == nil && ou.Host != "" && ou.Path == "" && !strings.Contains(o, "*"),
+			"must be one exact origin, such as https://inspector.example.com; there are no wildcards")
+	}
+	for i, p := range c.TrustedProxies {
+		_, err := netip.ParsePrefix(p)
+		v.check(fmt.Sprintf("trusted_proxies[%d]", i), err == nil, "must be a CIDR, such as 10.0.0.0/8")
+	}
+	for _, p := range c.Auth.Validate() {
+		v.check("auth."+p.Path, false, p.Message)
+	}
+	v.servers(c)
+	v.problems = append(v.problems, c.Registry.Validate("registry")...)
+	v.policy(c)
+	v.limits(c)
+	return v.problems
+}
+
+func isIP(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err == nil
+}
+
+type validation struct{ problems []strictyaml.Problem }
+
+func (v *validation) check(path string, ok bool, message string) bool {
+	if !ok {
+		v.problems = append(v.problems, strictyaml.Problem{Path: path, Message: message})
+	}
+	return ok
+}
+
+// policy gives each problem of the policy's configuration the path that it
+// begins with.
+func (v *validation) policy(c *Config) {
+	if err := c.Policy.Validate(); err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			key, message, _ := strings.Cut(line, ": ")
+			v.check("policy."+key, false, message)
+		}
+	}
+}
+
+func (v *validation) servers(c *Config) {
+	urls := map[string]string{}
+	for _, name := range sortedKeys(c.Servers) {
+		s, path := c.Servers[name], strictyaml.Field("servers", name)
+		v.check(path, registry.ValidServer(name), registry.ServerRule)
+		v.problems = append(v.problems, s.Config.Validate(path)...)
+		if s.URL == "" {
+			continue
+		}
+		if other, taken := urls[s.URL]; taken {
+			v.check(path+".url", false, "server "+other+" has the same URL: one server, one name")
+		}
+		urls[s.URL] = name
+		v.check(path+".url", !c.isSelf(s.URL), "is the gateway itself: name the backend's own URL")
+	}
+}
+
+// isSelf reports whether the URL leads back to this gateway.
+func (c *Config) isSelf(raw string) bool {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return false
+	}
+	if public, err := url.Parse(c.PublicURL); err == nil && strings.EqualFold(u.Host, public.Host) {
+		return strings.HasPrefix(u.Path, "/mcp")
+	}
+	host, port, err := net.SplitHostPort(c.Listen)
+	return err == nil && port != "0" && u.Port() == port && (u.Hostname() == host || isLoopback(u.Hostname()) && isLoopback(host))
+}
+
+func (v *validation) limits(c *Config) {
+	for _, n := range []struct {
+		path  string
+		value int64
+	}{
+		{"page_size", int64(c.PageSize)}, {"sessions.max", int64(c.Sessions.Max)},
+		{"sessions.per_principal", int64(c.Sessions.PerPrincipal)}, {"sessions.idle", int64(c.Sessions.Idle)},
+		{"sessions.lifetime", int64(c.Sessions.Lifetime)}, {"limits.body", int64(c.Limits.Body)},
+		{"limits.concurrent", int64(c.Limits.Concurrent)}, {"limits.read_timeout", int64(c.Limits.ReadTimeout)},
+		{"limits.write_timeout", int64(c.Limits.WriteTimeout)}, {"limits.drain", int64(c.Limits.Drain)},
+	} {
+		v.check(n.path, n.value > 0, "must be more than 0")
+	}
+	v.check("log.level", slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "must be debug, info, warn or error")
+	v.check("log.format", slices.Contains([]string{"json", "text"}, c.Log.Format), "must be json or text")
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Logger makes the logger that the configuration asks for.
+func (l Log) Logger(w *os.File) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(l.Level)) // Validate has seen it
+	options := &slog.HandlerOptions{Level: level}
+	if l.Format == "text" {
+		return slog.New(slog.NewTextHandler(w, options))
+	}
+	return slog.New(slog.NewJSONHandler(w, options))
+}

@@ -1,0 +1,179 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/regogate/regogate/gateway/auth"
+	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/policy"
+)
+
+// exchange is one HTTP request on its way through the gateway. It belongs to
+// the goroutine that serves the request.
+type exchange struct {
+	g      *Gateway
+	w      http.ResponseWriter
+	r      *http.Request
+	ctx    context.Context
+	id     string // request id, ours
+	server string // the route's server; "" on the aggregate route
+	start  time.Time
+	stages stages
+	answer answer
+
+	principal *auth.Principal
+	subject   *policy.Subject
+	msg       *mcp.Message
+	era       mcp.Era
+	version   string
+	meta      mcp.Meta
+	session   Session
+
+	outcome string // code of the fault, or codeOK
+	cause   error
+	tool    string // exposed name, for the log
+	records []*policy.Record
+}
+
+// routePath is the path of the exchange's MCP endpoint.
+func (x *exchange) routePath() string { return routePath(x.server) }
+
+func routePath(server string) string {
+	if server == "" {
+		return "/mcp"
+	}
+	return "/mcp/" + server
+}
+
+// request is what the policy is told of the request itself.
+func (x *exchange) request() policy.Request {
+	return policy.Request{
+		ID: x.id, ProtocolVersion: x.version, RemoteAddr: x.g.remoteAddr(x.r), Route: x.routePath(),
+		Client: policy.Client{Name: x.client().Name, Version: x.client().Version},
+	}
+}
+
+func (x *exchange) client() Implementation {
+	if x.era == mcp.Modern {
+		return Implementation{Name: x.meta.Client.Name, Version: x.meta.Client.Version}
+	}
+	return x.session.Client
+}
+
+// measure adds the time since from to a stage and returns now.
+func measure(stage *time.Duration, from time.Time) time.Time {
+	now := time.Now()
+	*stage += now.Sub(from)
+	return now
+}
+
+// refuse ends the exchange with a fault.
+func (x *exchange) refuse(f *fault) {
+	x.outcome, x.cause = f.code, f.cause
+	if x.answer.streaming {
+		if f.rpc != nil {
+			x.answer.event(x.errorBody(f))
+		}
+		return
+	}
+	h := x.w.Header()
+	if f.challenge != "" {
+		h.Set("WWW-Authenticate", f.challenge)
+	}
+	if f.retryAfter > 0 {
+		h.Set("Retry-After", strconv.Itoa(int(f.retryAfter.Seconds())))
+	}
+	if f.rpc == nil {
+		x.answer.plain(f.status, http.StatusText(f.status))
+		return
+	}
+	x.answer.json(f.status, x.errorBody(f))
+}
+
+func (x *exchange) errorBody(f *fault) []byte {
+	err := *f.rpc
+	if x.msg != nil && x.msg.Kind() == mcp.Request {
+		err.ID = x.msg.ID
+	}
+	return err.Append(nil)
+}
+
+// exchangeOf returns the exchange that observe put into the request's context.
+func exchangeOf(r *http.Request) *exchange {
+	return r.Context().Value(exchangeKey{}).(*exchange)
+}
+
+type exchangeKey struct{}
+
+// observe makes the exchange, turns a panic into an answer, and writes the one
+// log line of the request on every path.
+func (g *Gateway) observe(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		x := &exchange{g: g, w: w, r: r, id: newID(), start: time.Now(), outcome: codeOK}
+		x.answer = answer{w: w, control: http.NewResponseController(w), patience: g.config.Limits.WriteTimeout}
+		x.ctx = context.WithValue(r.Context(), exchangeKey{}, x)
+		defer x.finish()
+		w.Header().Set("X-Request-Id", x.id)
+		next.ServeHTTP(w, r.WithContext(x.ctx))
+	})
+}
+
+func (x *exchange) finish() {
+	if p := recover(); p != nil {
+		x.g.log.Error("panic while serving a request", keyRequest, x.id, "panic", fmt.Sprint(p), "stack", stack())
+		if !x.answer.started {
+			x.refuse(faultInternal(fmt.Errorf("panic: %v", p)))
+		}
+		x.outcome = codeInternal
+	}
+	x.stages.total = time.Since(x.start)
+	x.hand()
+	level := slog.LevelInfo
+	if x.outcome == codeInternal {
+		level = slog.LevelError
+	}
+	x.g.log.LogAttrs(context.WithoutCancel(x.r.Context()), level, "request", x.attrs()...)
+}
+
+// Names of log fields.
+const (
+	keyRequest = "request_id"
+	keyServer  = "server"
+	keyTool    = "tool"
+	keyError   = "error"
+)
+
+func (x *exchange) attrs() []slog.Attr {
+	attrs := []slog.Attr{
+		slog.String(keyRequest, x.id),
+		slog.String("http_method", x.r.Method),
+		slog.String("path", clip(x.r.URL.Path)),
+		slog.Int("status", x.answer.status),
+		slog.String("outcome", x.outcome),
+		slog.Duration("total", x.stages.total),
+		slog.Duration("auth", x.stages.auth),
+		slog.Duration("registry", x.stages.registry),
+		slog.Duration("policy", x.stages.policy),
+		slog.Duration("upstream", x.stages.upstream),
+		slog.Int64("bytes_out", x.answer.bytes),
+		slog.String("remote_addr", x.g.remoteAddr(x.r)),
+	}
+	if x.principal != nil {
+		attrs = append(attrs, slog.String("issuer", x.principal.Issuer), slog.String("subject", x.principal.Subject))
+	}
+	if x.msg != nil {
+		attrs = append(attrs, slog.String("mcp_method", clip(x.msg.Method)), slog.String("protocol_version", x.version))
+	}
+	if x.tool != "" {
+		attrs = append(attrs, slog.String(keyTool, clip(x.tool)))
+	}
+	if x.cause != nil {
+		attrs = append(attrs, slog.String(keyError, x.cause.Error()))
+	}
+	return attrs
+}

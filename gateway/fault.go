@@ -1,0 +1,170 @@
+package gateway
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/gateway/mcp"
+)
+
+// fault is how a request ends without a result: one row of the table of
+// denials. Every error that a client can meet is made in this file.
+type fault struct {
+	status     int        // HTTP status
+	rpc        *mcp.Error // JSON-RPC error; nil where the answer has none
+	challenge  string     // value of WWW-Authenticate
+	retryAfter time.Duration
+	code       string // stable, for logs and records
+	cause      error  // for logs only
+}
+
+// Codes of faults. They stand in the log line as "outcome".
+const (
+	codeOK             = "ok"
+	codeToken          = "invalid_token"
+	codeOrigin         = "origin_refused"
+	codeNotFound       = "not_found"
+	codeHTTPMethod     = "http_method"
+	codeMediaType      = "media_type"
+	codeAccept         = "not_acceptable"
+	codeTooLarge       = "body_too_large"
+	codeBodyRead       = "body_unreadable"
+	codeMalformed      = "malformed"
+	codeSession        = "unknown_session"
+	codeSessionMissing = "missing_session"
+	codeSessionsFull   = "too_many_sessions"
+	codeMethod         = "method_not_found"
+	codeBusy           = "too_many_requests"
+	codePolicyNotReady = "policy_not_ready"
+	codeRegistryStale  = "registry_stale"
+	codeUnknownTool    = "unknown_tool"
+	codeScope          = "insufficient_scope"
+	codeDenied         = "denied"
+	codeGone           = "client_gone"
+	codeInternal       = "internal"
+)
+
+func faultHTTP(status int, code string) *fault { return &fault{status: status, code: code} }
+
+// faultRPC is a request that cannot be understood: 400 with the JSON-RPC
+// error that says why.
+func faultRPC(status int, code string, err *mcp.Error) *fault {
+	return &fault{status: status, code: code, rpc: err, cause: err}
+}
+
+func faultTooLarge() *fault {
+	return faultRPC(http.StatusRequestEntityTooLarge, codeTooLarge,
+		mcp.NewError(mcp.CodeInvalidRequest, "the request body is too large"))
+}
+
+func faultMediaType() *fault {
+	return faultRPC(http.StatusUnsupportedMediaType, codeMediaType,
+		mcp.NewError(mcp.CodeInvalidRequest, "send the message as Content-Type: application/json in UTF-8, without Content-Encoding"))
+}
+
+func faultAccept() *fault {
+	return faultRPC(http.StatusNotAcceptable, codeAccept,
+		mcp.NewError(mcp.CodeInvalidRequest, "accept application/json, text/event-stream or both"))
+}
+
+func faultSession(err error) *fault {
+	return &fault{status: http.StatusNotFound, code: codeSession, cause: err,
+		rpc: mcp.NewError(mcp.CodeInvalidRequest, "session not found: initialize again")}
+}
+
+func faultNoSession() *fault {
+	return faultRPC(http.StatusBadRequest, codeSessionMissing,
+		mcp.NewError(mcp.CodeInvalidRequest, "the Mcp-Session-Id header is missing: initialize first"))
+}
+
+// faultMethod answers a method that is not in the table. The modern era says
+// 404 (MCP 2026-07-28, Streamable HTTP, protocol version header).
+func faultMethod(era mcp.Era, method string) *fault {
+	status := http.StatusOK
+	if era == mcp.Modern {
+		status = http.StatusNotFound
+	}
+	return faultRPC(status, codeMethod, mcp.NewError(mcp.CodeMethodNotFound, "Method not found: "+clip(method)))
+}
+
+func faultBusy(code, message string) *fault {
+	f := faultRPC(http.StatusTooManyRequests, code, mcp.NewError(mcp.CodeTooManyRequests, message))
+	f.retryAfter = time.Second
+	return f
+}
+
+// faultNotReady is the answer to every name alike while the gateway as a whole
+// cannot decide.
+func faultNotReady(code string) *fault {
+	err := mcp.NewError(mcp.CodeUnavailable, "the gateway cannot decide now: "+code)
+	err.Data = object(mcp.Set{Name: "reasons", Value: stringArray([]string{code})})
+	return faultRPC(http.StatusOK, code, err)
+}
+
+// faultUnknownTool is the one answer to a name that is hidden, unregistered or
+// not there at all; nothing in it tells these apart.
+func faultUnknownTool(name string) *fault {
+	return faultRPC(http.StatusOK, codeUnknownTool, mcp.NewError(mcp.CodeInvalidParams, "Unknown tool: "+clip(name)))
+}
+
+func faultScope(decisionID string, reasons []string, challenge string) *fault {
+	f := faultDenied(decisionID, reasons)
+	f.status, f.code, f.challenge = http.StatusForbidden, codeScope, challenge
+	return f
+}
+
+func faultDenied(decisionID string, reasons []string) *fault {
+	err := mcp.NewError(mcp.CodeForbidden, "the policy does not allow this call")
+	err.Data = object(
+		mcp.Set{Name: "decision_id", Value: mcp.String(decisionID)},
+		mcp.Set{Name: "reasons", Value: stringArray(reasons)},
+	)
+	return faultRPC(http.StatusOK, codeDenied, err)
+}
+
+// faultBackend names the server of a tool that the principal may see, and
+// never its address. kind is unavailable, timeout or broken.
+func faultBackend(server, kind, message string, cause error) *fault {
+	err := mcp.NewError(mcp.CodeInternal, message)
+	err.Data = object(
+		mcp.Set{Name: "server", Value: mcp.String(server)},
+		mcp.Set{Name: "reason", Value: mcp.String("backend_" + kind)},
+	)
+	return &fault{status: http.StatusOK, code: "backend_" + kind, rpc: err, cause: cause}
+}
+
+func faultInternal(cause error) *fault {
+	return &fault{status: http.StatusInternalServerError, code: codeInternal, cause: cause,
+		rpc: mcp.NewError(mcp.CodeInternal, "internal error")}
+}
+
+// maxEcho bounds how much of a client's own text an error gives back.
+const maxEcho = 256
+
+func clip(s string) string {
+	if len(s) > maxEcho {
+		return s[:maxEcho] + "…"
+	}
+	return s
+}
+
+func object(members ...mcp.Set) jsontext.Value {
+	v, err := mcp.Edit(jsontext.Value("{}"), members...)
+	if err != nil {
+		panic(err) // the empty object can be edited
+	}
+	return v
+}
+
+func stringArray(ss []string) jsontext.Value {
+	out := []byte{'['}
+	for i, s := range ss {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = mcp.AppendString(out, s)
+	}
+	return append(out, ']')
+}

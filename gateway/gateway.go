@@ -1,0 +1,221 @@
+// Package gateway is the front door: it takes MCP messages from agents, asks
+// the policy about each, and forwards what may go through to one backend.
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/regogate/regogate/gateway/auth"
+	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/upstream"
+	"github.com/regogate/regogate/registry"
+)
+
+// Options is what the process that runs a gateway brings along.
+type Options struct {
+	Version   string
+	Log       *slog.Logger
+	Policies  fs.FS           // used when the configuration names no policy directory
+	Catalogue fs.FS           // used when the configuration names no catalogue
+	Records   policy.Recorder // where decision records go
+}
+
+// Gateway serves one configuration. Make it with New, run it with Run.
+type Gateway struct {
+	config     Config
+	version    string
+	log        *slog.Logger
+	publicURL  string
+	publicHost string
+	proxies    []netip.Prefix
+
+	verifier *auth.Verifier
+	subjects *subjects
+	engine   *policy.Engine
+	keeper   *registry.Keeper
+	pool     *upstream.Pool
+	records  policy.Recorder
+
+	catalog  atomic.Pointer[catalog]
+	known    chan struct{} // closed when there is a first catalog
+	changes  broadcast     // the catalog or the policy is another one
+	sessions Sessions
+	streams  streams
+	running  running
+	slots    slots
+	cursors  *cursors
+
+	draining chan struct{}   // closed when the gateway stops taking requests
+	closing  context.Context // ends when calls under way have to
+	close    context.CancelFunc
+}
+
+// New wires a gateway and reads its catalogue and policy. The configuration must
+// have passed Validate. No backend is reached before Run, which has to follow.
+func New(ctx context.Context, c Config, o Options) (*Gateway, error) {
+	g := &Gateway{
+		config: c, version: o.Version, log: o.Log, records: o.Records,
+		publicURL: strings.TrimRight(c.PublicURL, "/"),
+		subjects:  newSubjects(), cursors: newCursors(),
+		sessions: newMemorySessions(c.Sessions, time.Now),
+		slots:    slots{max: c.Limits.Concurrent},
+		draining: make(chan struct{}), known: make(chan struct{}),
+	}
+	g.closing, g.close = context.WithCancel(context.Background())
+	if u, err := url.Parse(c.PublicURL); err == nil {
+		g.publicHost = strings.ToLower(u.Hostname())
+	}
+	for _, p := range c.TrustedProxies {
+		g.proxies = append(g.proxies, netip.MustParsePrefix(p))
+	}
+	var err error
+	if g.verifier, err = auth.New(c.Auth, o.Log); err != nil {
+		return nil, fmt.Errorf("set up authentication: %w", err)
+	}
+	c.Policy.FS = o.Policies
+	if g.engine, err = policy.New(c.Policy, o.Log); err != nil {
+		return nil, fmt.Errorf("set up the policy engine: %w", err)
+	}
+	if g.pool, err = upstream.New(c.upstreams(), upstream.Options{Log: o.Log, Version: o.Version}); err != nil {
+		return nil, fmt.Errorf("set up the backends: %w", err)
+	}
+	if g.keeper, err = registry.Open(ctx, c.Registry, o.Catalogue, o.Log); err != nil {
+		return nil, fmt.Errorf("open the registry: %w", err)
+	}
+	return g, nil
+}
+
+func (g *Gateway) trusted(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	if err != nil {
+		return false
+	}
+	for _, p := range g.proxies {
+		if p.Contains(addr.Unmap()) {
+			return true
+		}
+	}
+	return false
+}
+
+// Close ends a gateway that Run was never called on.
+func (g *Gateway) Close() error {
+	g.close()
+	return errors.Join(g.pool.Close(), g.keeper.Close())
+}
+
+// Run serves on the listener until the context ends, then drains: no new
+// request is taken, streams end, calls under way get the configured time.
+// Everything it started has ended when it returns. The error is nil after a
+// drain.
+func (g *Gateway) Run(ctx context.Context, l net.Listener) error {
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	parts, background := errgroup.WithContext(background)
+	parts.Go(func() error { return g.verifier.Run(background) })
+	parts.Go(func() error { return g.engine.Run(background) })
+	parts.Go(func() error { return g.keeper.Run(background) })
+	parts.Go(func() error { return g.pool.Run(background) })
+	parts.Go(func() error { return g.refresh(background) })
+
+	server := &http.Server{
+		Handler:           g.Handler(),
+		ReadHeaderTimeout: g.config.Limits.ReadTimeout,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-background.Done():
+	case <-ctx.Done():
+		err = g.drain(server)
+		if e := <-served; !errors.Is(e, http.ErrServerClosed) {
+			err = errors.Join(err, e)
+		}
+	}
+	_ = server.Close()
+	stop()
+	if e := parts.Wait(); e != nil && !errors.Is(e, context.Canceled) {
+		err = errors.Join(err, e)
+	}
+	return errors.Join(err, g.Close())
+}
+
+// drain gives calls under way their time and then ends them.
+func (g *Gateway) drain(server *http.Server) error {
+	close(g.draining)
+	g.log.Info("draining", "grace", g.config.Limits.Drain)
+	ctx, cancel := context.WithTimeout(context.Background(), g.config.Limits.Drain)
+	defer cancel()
+	err := server.Shutdown(ctx)
+	if errors.Is(err, context.DeadlineExceeded) {
+		g.log.Warn("calls under way were cut off", "grace", g.config.Limits.Drain)
+		g.close()
+		return nil
+	}
+	return err
+}
+
+// settleWait is how long the first requests wait for backends to say what they
+// offer, so that a tool is not unknown just because it is early (B046). A
+// backend that takes longer is left behind and joins later.
+const settleWait = 3 * time.Second
+
+// refresh keeps the catalog the join of the registry and the backends, and
+// tells the streams when what they may show could have changed.
+func (g *Gateway) refresh(ctx context.Context) error {
+	select {
+	case <-g.pool.Settled():
+	case <-time.After(settleWait):
+	case <-ctx.Done():
+	}
+	var state *upstream.State
+	var snap *registry.Snapshot
+	for n := 1; ; n++ {
+		if s, r := g.pool.Current(), g.keeper.Current(); s != state || r != snap {
+			c := newCatalog(g.catalog.Load(), s, r, g.log)
+			c.revision = fmt.Sprintf("%s.%d", r.Revision(), n)
+			g.catalog.Store(c)
+			state, snap = s, r
+		}
+		if n == 1 {
+			close(g.known)
+		}
+		g.changes.send()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-g.pool.Changed():
+		case <-g.keeper.Changed():
+		case <-g.engine.Changed():
+		}
+	}
+}
+
+// route returns what the route shows; nothing for a server that is not there.
+func (c *catalog) route(server string) view {
+	if server == "" {
+		return c.all
+	}
+	if v, ok := c.servers[server]; ok {
+		return v
+	}
+	return view{items: c.nothing}
+}

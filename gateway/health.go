@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json"
+)
+
+// health is the body of /readyz. It names no server, issuer or address: the
+// listener is public.
+type health struct {
+	Status string            `json:"status"` // ready, degraded, not_ready
+	Parts  map[string]string `json:"parts"`
+}
+
+// readyz says whether this replica can decide: it has a policy, a registry
+// that is fresh and keys of an issuer, and is not draining. It is degraded
+// when it can decide, but something is amiss.
+func (g *Gateway) readyz(_ http.ResponseWriter, r *http.Request) {
+	h := g.health()
+	status := http.StatusOK
+	if h.Status == notReady {
+		status = http.StatusServiceUnavailable
+	}
+	body, err := json.Marshal(h, json.Deterministic(true))
+	if err != nil {
+		exchangeOf(r).refuse(faultInternal(err))
+		return
+	}
+	exchangeOf(r).answer.json(status, body)
+}
+
+const (
+	ready    = "ready"
+	degraded = "degraded"
+	notReady = "not_ready"
+)
+
+func (g *Gateway) health() health {
+	h := health{Status: ready, Parts: map[string]string{
+		"policy": g.policyHealth(), "registry": g.registryHealth(), "keys": g.keysHealth(), "backends": g.backendsHealth(),
+	}}
+	select {
+	case <-g.draining:
+		h.Parts["listener"] = "draining"
+		h.Status = notReady
+	default:
+	}
+	for _, part := range h.Parts {
+		switch part {
+		case notReady:
+			h.Status = notReady
+		case degraded:
+			if h.Status == ready {
+				h.Status = degraded
+			}
+		}
+	}
+	return h
+}
+
+func (g *Gateway) policyHealth() string {
+	switch {
+	case g.engine.Current() == nil:
+		return notReady
+	case len(g.engine.Status().Problems) > 0:
+		return degraded
+	}
+	return ready
+}
+
+func (g *Gateway) registryHealth() string {
+	switch {
+	case g.catalog.Load() == nil || !g.keeper.Fresh(time.Now()):
+		return notReady
+	case len(g.keeper.Status().Problems) > 0:
+		return degraded
+	}
+	return ready
+}
+
+// keysHealth is not ready only when no issuer's tokens can be verified.
+func (g *Gateway) keysHealth() string {
+	usable, all := 0, g.verifier.Status()
+	for _, s := range all {
+		if s.Usable {
+			usable++
+		}
+	}
+	switch {
+	case usable == 0 && g.verifier.Anonymous() == nil:
+		return notReady
+	case usable < len(all):
+		return degraded
+	}
+	return ready
+}
+
+// backendsHealth is never worse than degraded: a gateway whose backends are
+// all down still decides, and says so for each call.
+func (g *Gateway) backendsHealth() string {
+	c := g.catalog.Load()
+	if c == nil {
+		return degraded
+	}
+	for _, s := range c.up {
+		if !s.Up {
+			return degraded
+		}
+	}
+	return ready
+}

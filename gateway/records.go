@@ -1,0 +1,91 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/regogate/regogate/gateway/policy"
+)
+
+// stages is where the time of one request went.
+type stages struct {
+	auth     time.Duration // who: token to principal
+	registry time.Duration // which: policy and catalog taken, the tool looked up
+	policy   time.Duration // may it: all questions
+	upstream time.Duration // do it: the backend
+	total    time.Duration
+}
+
+func (s *stages) list() []policy.Stage {
+	return []policy.Stage{
+		{Name: "auth", Took: s.auth}, {Name: "registry", Took: s.registry},
+		{Name: "policy", Took: s.policy}, {Name: "upstream", Took: s.upstream}, {Name: "total", Took: s.total},
+	}
+}
+
+// serverTiming is the stages as the value of a Server-Timing header (W3C
+// Server Timing), durations in milliseconds.
+func (s *stages) serverTiming() string {
+	var b strings.Builder
+	for i, stage := range s.list() {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		fmt.Fprintf(&b, "%s;dur=%.3f", stage.Name, float64(stage.Took)/float64(time.Millisecond))
+	}
+	return b.String()
+}
+
+// The rules that decide, as decision records name them.
+const (
+	ruleAllow = "allow"
+	ruleCall  = "call"
+)
+
+// asked begins the record of one policy question. It is handed over only when
+// the exchange ends, so that it carries the request's stages.
+func (x *exchange) asked(now pinned, rule string, q policy.Request) *policy.Record {
+	r := &policy.Record{
+		ID: policy.NewDecisionID(), Time: time.Now(), RequestID: x.id,
+		Rule: rule, Method: methodCall,
+		Issuer: x.principal.Issuer, Subject: x.principal.Subject,
+		Client: q.Client, Address: q.RemoteAddr, Route: q.Route,
+		PolicyRevision: now.policy.Revision(), RegistryRevision: now.catalog.registry,
+	}
+	x.records = append(x.records, r)
+	return r
+}
+
+// recordOne records a decision on one tool and returns its id.
+func (x *exchange) recordOne(now pinned, rule string, q policy.Question, name policy.ToolName, d policy.Decision, why policy.Explanation) string {
+	r := x.asked(now, rule, q.Request)
+	r.Tool, r.Allowed, r.Code, r.Err, r.Explanation = name, d.Allowed, d.Code, d.Err, why
+	return r.ID
+}
+
+// recordList records the decision on a list: one record, with the exact set
+// that was allowed, and the first thing that kept an item from being judged.
+func (x *exchange) recordList(now pinned, q policy.Request, view view, decisions []policy.Decision) {
+	r := x.asked(now, ruleAllow, q)
+	r.List = &policy.ListSeen{Total: len(decisions)}
+	for i, d := range decisions {
+		if d.Allowed {
+			t := view.tools[i]
+			r.List.Allowed = append(r.List.Allowed, policy.ToolName{Server: t.server, Name: t.name})
+		}
+		if r.Code == "" && d.Code != "" {
+			r.Code, r.Err = d.Code, d.Err
+		}
+	}
+	r.Allowed = len(r.List.Allowed) > 0
+}
+
+// hand gives the exchange's records to the recorder.
+func (x *exchange) hand() {
+	for _, r := range x.records {
+		r.Stages = x.stages.list()
+		x.g.records.Record(r)
+	}
+	x.records = nil
+}
