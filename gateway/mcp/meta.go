@@ -6,15 +6,18 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The names in _meta that the gateway reads. Every name under metaPrefix is
-// the protocol's own.
+// The names in _meta that the gateway reads or writes. Every name under
+// metaPrefix is the protocol's own.
 const (
-	metaPrefix       = "io.modelcontextprotocol/"
-	metaVersion      = metaPrefix + "protocolVersion"
-	metaClientInfo   = metaPrefix + "clientInfo"
-	metaCapabilities = metaPrefix + "clientCapabilities"
-	metaLogLevel     = metaPrefix + "logLevel"
-	metaProgress     = "progressToken"
+	MetaProgressToken      = "progressToken"
+	MetaProtocolVersion    = metaPrefix + "protocolVersion"
+	MetaClientInfo         = metaPrefix + "clientInfo"
+	MetaClientCapabilities = metaPrefix + "clientCapabilities"
+	MetaLogLevel           = metaPrefix + "logLevel"
+	MetaServerInfo         = metaPrefix + "serverInfo"
+	MetaSubscriptionID     = metaPrefix + "subscriptionId"
+
+	metaPrefix = "io.modelcontextprotocol/"
 )
 
 // Implementation names a client or a server, as it says of itself.
@@ -70,17 +73,17 @@ func ReadMeta(params jsontext.Value) (Meta, *Error) {
 
 func (m *Meta) take(key []byte, value jsontext.Value) *Error {
 	switch string(key) {
-	case metaVersion:
+	case MetaProtocolVersion:
 		m.version = value
-	case metaClientInfo:
+	case MetaClientInfo:
 		m.client = value
-	case metaCapabilities:
+	case MetaClientCapabilities:
 		m.capabilities = value
-	case metaLogLevel:
+	case MetaLogLevel:
 		m.logLevel = value
-	case metaProgress:
+	case MetaProgressToken:
 		if !validID(value) {
-			return metaError(metaProgress, "must be a string or an integer")
+			return metaError(MetaProgressToken, "must be a string or an integer")
 		}
 		m.ProgressToken = value
 	default:
@@ -92,7 +95,9 @@ func (m *Meta) take(key []byte, value jsontext.Value) *Error {
 // foldedMeta refuses a name that a decoder which ignores case would take for
 // one of the protocol's.
 func foldedMeta(name string) *Error {
-	if key := foldedKey(name, metaProgress, metaVersion, metaClientInfo, metaCapabilities, metaLogLevel); key != "" {
+	key := foldedKey(name, MetaProgressToken, MetaProtocolVersion, MetaClientInfo,
+		MetaClientCapabilities, MetaLogLevel, MetaServerInfo, MetaSubscriptionID)
+	if key != "" {
 		return caseError("_meta", name, key)
 	}
 	prefix, _, found := strings.Cut(name, "/")
@@ -107,15 +112,15 @@ func foldedMeta(name string) *Error {
 func (m *Meta) fill(isRequest bool) *Error {
 	switch {
 	case isRequest && m.version == nil:
-		return metaError(metaVersion, "is missing")
+		return metaError(MetaProtocolVersion, "is missing")
 	case isRequest && m.capabilities == nil:
-		return metaError(metaCapabilities, "is missing")
+		return metaError(MetaClientCapabilities, "is missing")
 	case m.capabilities != nil && m.capabilities.Kind() != '{':
-		return metaError(metaCapabilities, "must be an object")
+		return metaError(MetaClientCapabilities, "must be an object")
 	}
 	m.Capabilities = m.capabilities
 	if m.client != nil {
-		client, e := readImplementation(m.client, metaClientInfo)
+		client, e := readImplementation(m.client, MetaClientInfo)
 		if e != nil {
 			return e
 		}
@@ -124,7 +129,7 @@ func (m *Meta) fill(isRequest bool) *Error {
 	if m.logLevel != nil {
 		level, _ := Text(m.logLevel)
 		if !IsLogLevel(level) {
-			return metaError(metaLogLevel, "is not a log level")
+			return metaError(MetaLogLevel, "is not a log level")
 		}
 		m.LogLevel = level
 	}

@@ -130,13 +130,13 @@ func classifyModern(stated string, m *Message, meta Meta) (Protocol, *Error) {
 	if meta.version != nil {
 		var ok bool
 		if version, ok = Text(meta.version); !ok {
-			return Protocol{}, metaError(metaVersion, "must be a string")
+			return Protocol{}, metaError(MetaProtocolVersion, "must be a string")
 		}
 		if stated == "" {
 			return Protocol{}, mismatch(HeaderVersion + " is missing")
 		}
 		if stated != version {
-			return Protocol{}, mismatch(HeaderVersion + " differs from " + metaVersion + " in _meta")
+			return Protocol{}, mismatch(HeaderVersion + " differs from " + MetaProtocolVersion + " in _meta")
 		}
 	}
 	if EraOf(version) != Modern {
