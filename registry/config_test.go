@@ -20,6 +20,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/regogate/regogate/registry/catalogue"
 	"github.com/regogate/regogate/registry/strictyaml"
 )
 
@@ -112,6 +113,18 @@ func TestOpen(t *testing.T) {
 	bad := Config{Redis: &RedisConfig{URL: "rediss://a", TLS: &TLSConfig{CAFile: filepath.Join(dir, "absent.pem")}}}
 	if _, err := Open(t.Context(), bad, embedded, quiet()); err == nil || !strings.HasPrefix(err.Error(), "prepare TLS for Redis: ") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// The catalogue that comes with the binary is one that this source accepts.
+func TestShippedCatalogue(t *testing.T) {
+	k, err := Open(t.Context(), Config{}, catalogue.FS, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer k.Close()
+	if st := k.Status(); !st.Ready || st.Tools != 507 || st.Suggested != 0 || len(st.Problems) != 0 {
+		t.Errorf("status %+v", st)
 	}
 }
 
