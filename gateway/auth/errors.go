@@ -72,7 +72,7 @@ func (e *Error) Error() string { return e.Kind.Code() + ": " + e.text }
 func (e *Error) Unwrap() error { return e.err }
 
 // KindOf returns the kind of an error that this package returned, and Other for
-// any other error.
+// any other error and for nil.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
