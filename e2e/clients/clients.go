@@ -1,0 +1,128 @@
+// Package clients drives third-party MCP clients and servers, pinned in this
+// directory, for end-to-end tests. README.md lists them and says how each
+// behaves.
+package clients
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+)
+
+// Era says which protocol era a client is told to speak.
+type Era string
+
+// The eras. Legacy clients send initialize. Modern ones speak 2026-07-28 and
+// nothing else. Auto asks the server first and takes the newer one it offers.
+const (
+	Legacy Era = "legacy"
+	Auto   Era = "auto"
+	Modern Era = "modern"
+)
+
+// Spec says what a client is to do: connect, list all tools, make the calls
+// one after the other, and disconnect.
+type Spec struct {
+	URL   string
+	Token string // bearer token; none when empty
+	Era   Era
+	Calls []Call
+	// Answer, when it isn't nil, has the client declare form elicitation and
+	// accept whatever it is asked with this content, a JSON object. The
+	// Inspector can't: its run ends in a Fault.
+	Answer json.RawMessage
+}
+
+// Call is one tool call. Arguments is a JSON object; nil stands for an empty one.
+type Call struct {
+	Name      string
+	Arguments json.RawMessage
+}
+
+// Result is what one run of a client saw.
+type Result struct {
+	Client  string       `json:"client"`
+	Era     Era          `json:"era"`
+	Version string       `json:"version"` // protocol revision that the client takes as negotiated
+	Tools   []string     `json:"tools"`   // names of all pages, in the server's order
+	Calls   []CallResult `json:"calls"`   // one for each Spec.Calls, in that order
+}
+
+// CallResult is the outcome of one call. OK: a result came and is no error.
+// IsError: a result came and says that the tool failed. Otherwise Error is set.
+type CallResult struct {
+	Name    string   `json:"name"`
+	OK      bool     `json:"ok"`
+	IsError bool     `json:"isError"`
+	Text    string   `json:"text"` // text blocks of the result, a line break between two
+	Error   *Problem `json:"error"`
+}
+
+// Problem is what a client makes of an error that it met. Clients differ in
+// what they tell; what one does not tell is zero.
+type Problem struct {
+	Code    int             `json:"code"`   // of the JSON-RPC error
+	Status  int             `json:"status"` // of the HTTP response
+	Kind    string          `json:"kind"`   // the client's own name for it
+	Message string          `json:"message"`
+	Data    json.RawMessage `json:"data"` // of the JSON-RPC error
+}
+
+func (p *Problem) String() string {
+	return fmt.Sprintf("%s (code %d, status %d, kind %q)", p.Message, p.Code, p.Status, p.Kind)
+}
+
+// Fault is the error of a run that did not get to its end because the server
+// or the way there failed at Stage: connect, list or close.
+type Fault struct {
+	Stage string `json:"stage"`
+	Problem
+}
+
+func (f *Fault) Error() string { return f.Stage + ": " + f.Problem.String() }
+
+// Client is one client. The zero value is of no use; All has them.
+type Client struct {
+	Name  string
+	Eras  []Era
+	drive func(context.Context, testing.TB, Spec) (Result, error)
+}
+
+// All returns every client, the one that needs no installation first.
+func All() []Client {
+	node, python := []string{"node"}, []string{".venv/bin/python", "-B"}
+	return []Client{
+		{"go-sdk", []Era{Legacy, Auto, Modern}, runSDK},
+		{"ts-v1", []Era{Legacy}, driver(node, "ts-v1.mjs")},
+		{"ts-v2", []Era{Legacy, Auto, Modern}, driver(node, "ts-v2.mjs")},
+		{"inspector", []Era{Legacy, Auto, Modern}, driver(node, "inspector.mjs")},
+		{"mcp-remote", []Era{Legacy, Auto}, driver(node, "mcp-remote.mjs")},
+		{"python-sdk", []Era{Legacy, Auto, Modern}, driver(python, "python-sdk.py")},
+		{"python-fastmcp", []Era{Legacy, Auto, Modern}, driver(python, "python-fastmcp.py")},
+	}
+}
+
+const runTimeout = time.Minute
+
+// Run has the client do what spec says. It returns a *Fault, with what the
+// client had seen until then, when the server did not let the client get
+// through; any other error means that the client did not run properly. Failed
+// calls are part of the result. Where the client isn't installed, the test is
+// skipped or, if REGOGATE_E2E is 1, failed. Runs may be concurrent; one that
+// takes longer than a minute is ended.
+func (c Client) Run(ctx context.Context, t testing.TB, spec Spec) (Result, error) {
+	t.Helper()
+	if !slices.Contains(c.Eras, spec.Era) {
+		return Result{}, fmt.Errorf("%s does not speak era %q", c.Name, spec.Era)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, runTimeout, fmt.Errorf("no answer in %v", runTimeout))
+	defer cancel()
+	result, err := c.drive(ctx, t, spec)
+	if err != nil {
+		return result, fmt.Errorf("%s (%s): %w", c.Name, spec.Era, err)
+	}
+	return result, nil
+}
