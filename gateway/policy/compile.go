@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/storage"
@@ -133,6 +134,10 @@ func parseModules(t *tree, caps *ast.Capabilities) (map[string]*ast.Module, Prob
 			continue
 		}
 		shown := t.shown(f.name)
+		if !utf8.Valid(f.data) {
+			problems = append(problems, Problem{File: shown, Message: "not UTF-8: save it in that encoding"})
+			continue
+		}
 		m, err := ast.ParseModuleWithOpts(shown, string(f.data), options)
 		if err != nil {
 			problems = append(problems, opaProblems(shown, err)...)

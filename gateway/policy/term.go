@@ -33,10 +33,17 @@ func parse(v jsontext.Value) (*ast.Term, error) {
 	return t, nil
 }
 
-// parseObjectValue is parse for a value that must be an object.
+// parseObjectValue is parse for a value that must be an object. Its errors hold
+// nothing of the value.
 func parseObjectValue(v jsontext.Value) (*ast.Term, error) {
 	t, err := parse(v)
-	if err != nil {
+	var syntax *jsontext.SyntacticError
+	switch {
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return nil, errors.New("duplicate member name")
+	case errors.As(err, &syntax), errors.Is(err, io.EOF):
+		return nil, errors.New("not valid JSON")
+	case err != nil:
 		return nil, err
 	}
 	if _, ok := t.Value.(ast.Object); !ok {

@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -31,7 +32,15 @@ func (e *Engine) watch(ctx context.Context) {
 		defer watcher.Close()
 		events, errs = watcher.Events, watcher.Errors
 	}
-	rescan := func() { e.follow(watcher, e.reload()) }
+	rescan := func() {
+		// What changed in a new directory after it was read and before it was
+		// watched is seen by reading again.
+		for range 3 {
+			if found := e.follow(watcher, e.reload()); !found {
+				return
+			}
+		}
+	}
 	rescan()
 
 	ticker := time.NewTicker(e.recheck)
@@ -63,15 +72,20 @@ func (e *Engine) watch(ctx context.Context) {
 	}
 }
 
-// follow has the watcher look at every directory, new ones included. One that it
-// cannot look at is still read at intervals.
-func (e *Engine) follow(watcher *fsnotify.Watcher, dirs []string) {
+// follow has the watcher look at every directory, and reports whether one of them
+// is new to it. One that it cannot look at is still read at intervals.
+func (e *Engine) follow(watcher *fsnotify.Watcher, dirs []string) (found bool) {
 	if watcher == nil {
-		return
+		return false
 	}
+	known := watcher.WatchList()
 	for _, dir := range dirs {
-		if err := watcher.Add(filepath.Join(e.config.Dir, filepath.FromSlash(dir))); err != nil {
-			e.log.Debug("cannot watch a policy directory", "dir", dir, "error", err)
+		path := filepath.Join(e.config.Dir, filepath.FromSlash(dir))
+		if err := watcher.Add(path); err != nil {
+			e.log.Debug("cannot watch a policy directory", "dir", path, "error", err)
+			continue
 		}
+		found = found || !slices.Contains(known, path)
 	}
+	return found
 }

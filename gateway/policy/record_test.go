@@ -1,0 +1,81 @@
+package policy
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+// whole is a record with everything there.
+func whole() *Record {
+	return &Record{
+		ID: "d1", Time: time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600)), RequestID: "r1",
+		Labels: map[string]string{"version": "1.0"},
+		Rule:   "call", Method: "tools/call", Tool: ToolName{"stripe", "create_refund"},
+		Issuer: "https://idp.example.test", Subject: "agent-1", Client: Client{"agent", "2"}, Address: "192.0.2.1:5", Route: "/mcp",
+		Code: CodeError, Err: errors.New("authz.rego:3: eval_builtin_error: div"),
+		Explanation:    Explanation{Reasons: []string{"too_much"}, Private: []string{`"Too much"`}, Scopes: []string{"pay"}, Err: errors.New("scopes: x")},
+		PolicyRevision: "abc", RegistryRevision: "7",
+		Stages: []Stage{{"auth", 3}, {"call", 20 * time.Microsecond}, {"auth", 4}},
+	}
+}
+
+func line(t *testing.T, r *Record) string {
+	t.Helper()
+	b, err := r.appendLine(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestRecordLine(t *testing.T) {
+	const want = `{"labels":{"version":"1.0"},"decision_id":"d1","timestamp":"2026-01-02T02:04:05.000000006Z","path":"mcp/authz/call",` +
+		`"input":{"method":"tools/call","claims":{"iss":"https://idp.example.test","sub":"agent-1"},"tool":{"server":"stripe","name":"create_refund"},` +
+		`"request":{"client":{"name":"agent","version":"2"},"route":"/mcp"}},"result":false,"error":"authz.rego:3: eval_builtin_error: div",` +
+		`"requested_by":"192.0.2.1:5","bundles":{"policy":{"revision":"abc"}},"metrics":{"timer_auth_ns":7,"timer_call_ns":20000},` +
+		`"request_id":"r1","registry_revision":"7","code":"policy_error","reasons":["too_much"],"private_reasons":["\"Too much\""],"scopes":["pay"],"reasons_error":"scopes: x"}` + "\n"
+	if got := line(t, whole()); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestListLine(t *testing.T) {
+	r := &Record{ID: "d1", Rule: "allow", Method: "tools/list", Allowed: true, List: &ListSeen{Total: 4, Allowed: []ToolName{{"b", "y"}, {"a", "x"}, {"b", "w"}}}}
+	const want = `{"decision_id":"d1","timestamp":"0001-01-01T00:00:00Z","path":"mcp/authz/allow","input":{"method":"tools/list","claims":{}},` +
+		`"result":{"total":4,"allowed":3,"tools":{"a":["x"],"b":["w","y"]}}}` + "\n"
+	if got := line(t, r); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	r.List.Allowed = nil
+	if got := line(t, r); !strings.Contains(got, `"result":{"total":4,"allowed":0}`) {
+		t.Errorf("nothing allowed: %s", got)
+	}
+}
+
+// Whoever asks chooses names and texts; a record stays small and one line.
+func TestRecordIsBounded(t *testing.T) {
+	long := strings.Repeat("é\n\xff", 1_000_000)
+	r := whole()
+	r.RequestID, r.Method, r.Tool = long, long, ToolName{long, long}
+	r.Issuer, r.Subject, r.Client, r.Address, r.Route = long, long, Client{long, long}, long, long
+	r.Err, r.Explanation.Err = errors.New(long), errors.New(long)
+	got := line(t, r)
+	if len(got) > 20_000 || strings.Count(got, "\n") != 1 || !strings.Contains(got, "…") {
+		t.Errorf("%d bytes, %d lines", len(got), strings.Count(got, "\n"))
+	}
+	list := &Record{List: &ListSeen{Total: 10_000}}
+	for range 10_000 {
+		list.List.Allowed = append(list.List.Allowed, ToolName{"server", "a_tool_name"})
+	}
+	if got := line(t, list); !strings.Contains(got, `"result":{"total":10000,"allowed":10000,"truncated":true}`) {
+		t.Errorf("a long list: %.300s", got)
+	}
+}
+
+func TestDecisionID(t *testing.T) {
+	if a, b := NewDecisionID(), NewDecisionID(); a == b || len(a) != 36 {
+		t.Errorf("%s, %s", a, b)
+	}
+}
