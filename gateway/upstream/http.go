@@ -171,9 +171,9 @@ func (e *httpError) saysNothing() bool {
 // fault: a request that did not get as far as the server was not carried out.
 func (e *httpError) fault() error {
 	if e.saysNothing() {
-		return &fault{Unavailable, e}
+		return &fault{kind: Unavailable, err: e}
 	}
-	return &fault{Broken, e}
+	return &fault{kind: Broken, err: e}
 }
 
 // do sends one HTTP request with the configured headers and those given. The
