@@ -43,6 +43,7 @@ func doubleConfig(t *testing.T, traits ...string) (Config, string) {
 		Command: self,
 		Env: map[string]strictyaml.Secret{
 			doubleEnv: strictyaml.Secret("on," + strings.Join(traits, ",")), recordEnv: strictyaml.Secret(record),
+			"GORACE": "atexit_sleep_ms=0", // else a double takes a second to end
 		},
 		StopTimeout: time.Second,
 	}, record

@@ -73,24 +73,30 @@ var (
 	// request, so that it can be sent once more over a new one.
 	errStale = errors.New("the session is gone")
 	// errBusy: a limit of ours is reached, which says nothing of the server.
-	errBusy = errors.New("at its limit")
+	errBusy = errors.New("busy")
 )
 
 // fault is an error whose kind is known where it happens.
 type fault struct {
 	kind Kind
 	err  error
+	busy bool // it is an errBusy, whatever else it is
 }
 
-func (f *fault) Error() string { return f.err.Error() }
-func (f *fault) Unwrap() error { return f.err }
+func (f *fault) Error() string        { return f.err.Error() }
+func (f *fault) Unwrap() error        { return f.err }
+func (f *fault) Is(target error) bool { return f.busy && target == errBusy }
 
 func unavailable(format string, args ...any) error {
-	return &fault{Unavailable, fmt.Errorf(format, args...)}
+	return &fault{kind: Unavailable, err: fmt.Errorf(format, args...)}
 }
 
 func broken(format string, args ...any) error {
-	return &fault{Broken, fmt.Errorf(format, args...)}
+	return &fault{kind: Broken, err: fmt.Errorf(format, args...)}
+}
+
+func busy(format string, args ...any) error {
+	return &fault{kind: Unavailable, err: fmt.Errorf(format, args...), busy: true}
 }
 
 // kindOf tells the kind of any error that a link or a dialler returns. The

@@ -4,7 +4,6 @@ import (
 	"compress/gzip"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -231,9 +230,9 @@ func (x *exchange) events(ctx context.Context, events *mcp.EventReader) (*mcp.Me
 		case errors.Is(err, mcp.ErrEventTooLarge):
 			return nil, broken("an event of its answer is longer than %d bytes", x.web.limit)
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-			return nil, &fault{Broken, errEnd}
+			return nil, &fault{kind: Broken, err: errEnd}
 		case err != nil:
-			return nil, &fault{Broken, fmt.Errorf("%w: %w", errEnd, bare(err))}
+			return nil, broken("%w: %w", errEnd, bare(err))
 		case len(e.Data) == 0 || e.Name != "" && e.Name != "message":
 			continue
 		}

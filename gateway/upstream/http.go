@@ -106,25 +106,23 @@ func (w *web) close() {
 // dial finds out the server's era where it is not known, and begins a session
 // with a legacy server.
 func (w *web) dial(ctx context.Context) (link, error) {
-	if w.era() == 0 {
-		era, err := w.probe(ctx)
-		if err != nil {
+	era := w.era()
+	if era == 0 {
+		var err error
+		if era, err = w.probe(ctx); err != nil {
 			return nil, err
 		}
-		if era == mcp.Legacy {
-			s, err := w.initialize(ctx)
-			if err != nil {
-				return nil, err
-			}
-			w.verdict.Store(uint32(mcp.Legacy))
-			return s, nil
-		}
-		w.verdict.Store(uint32(mcp.Modern))
 	}
-	if w.era() == mcp.Modern {
+	if era == mcp.Modern {
+		w.verdict.Store(uint32(era))
 		return &stateless{web: w}, nil
 	}
-	return w.initialize(ctx)
+	s, err := w.initialize(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.verdict.Store(uint32(era))
+	return s, nil
 }
 
 // probe sends a modern request. Whatever answers it in another way than a
@@ -173,9 +171,9 @@ func (e *httpError) saysNothing() bool {
 // fault: a request that did not get as far as the server was not carried out.
 func (e *httpError) fault() error {
 	if e.saysNothing() {
-		return &fault{Unavailable, e}
+		return &fault{kind: Unavailable, err: e}
 	}
-	return &fault{Broken, e}
+	return &fault{kind: Broken, err: e}
 }
 
 // do sends one HTTP request with the configured headers and those given. The
@@ -247,7 +245,7 @@ func (s *stateless) call(ctx context.Context, r request) (*mcp.Message, error) {
 			return nil, broken("read the params of a request: %w", err)
 		}
 		if e := r.tool.headers.Set(header, mcp.Get(call, "arguments")); e != nil {
-			return mcp.ParseBackend(e.Append(nil))
+			return refusal(e)
 		}
 	}
 	// Ending ctx is what cancels the request.
@@ -259,6 +257,15 @@ func (s *stateless) call(ctx context.Context, r request) (*mcp.Message, error) {
 		return nil, err
 	}
 	return x.answer(ctx, resp)
+}
+
+// refusal is what a server would answer that sees e.
+func refusal(e *mcp.Error) (*mcp.Message, error) {
+	m, bad := mcp.ParseBackend(e.Append(nil))
+	if bad != nil {
+		return nil, bad
+	}
+	return m, nil
 }
 
 func (s *stateless) describe(ctx context.Context) (*hello, error) {

@@ -102,11 +102,11 @@ func (l *links) enter(key string, now time.Time) (*entry, error) {
 		e = nil
 	}
 	if d := l.deaths[key]; e == nil && d != nil && now.Before(d.until) {
-		return nil, unavailable("it keeps ending by itself and is started again in %s: %w", d.until.Sub(now).Round(time.Millisecond), errBusy)
+		return nil, busy("it keeps ending by itself and is started again in %s", d.until.Sub(now).Round(time.Millisecond))
 	}
 	if e == nil {
 		if len(l.entries) >= l.limit && !l.evict() {
-			return nil, unavailable("all of its %d sessions are in use: %w", l.limit, errBusy)
+			return nil, busy("all of its %d sessions are in use", l.limit)
 		}
 		e = l.make(key)
 	}

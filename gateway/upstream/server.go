@@ -113,7 +113,7 @@ func (s *server) do(ctx context.Context, call Call, notify func(*mcp.Message)) (
 
 func (s *server) admit(ctx context.Context, call Call, notify func(*mcp.Message)) (*mcp.Message, error) {
 	if !s.breaker.allow(time.Now()) {
-		return nil, unavailable("it could not be reached several times in a row and is tried again soon: %w", errBusy)
+		return nil, busy("it could not be reached several times in a row and is tried again soon")
 	}
 	select {
 	case s.slots <- struct{}{}:
@@ -122,7 +122,7 @@ func (s *server) admit(ctx context.Context, call Call, notify func(*mcp.Message)
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil, ctx.Err()
 		}
-		return nil, unavailable("all of its %d places for requests were taken: %w", cap(s.slots), errBusy)
+		return nil, busy("all of its %d places for requests were taken", cap(s.slots))
 	}
 	r := request{method: call.Method, params: call.Params, notify: notify}
 	if call.Method == mcp.MethodToolsCall {

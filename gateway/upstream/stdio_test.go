@@ -316,7 +316,7 @@ func TestStdioEnvironment(t *testing.T) {
 	for line := range strings.Lines(v.Env) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		switch name {
-		case "PATH", "LC_ALL", "LC_CTYPE", "LOGNAME", "SHELL", "TMPDIR", "TZ", "USER", doubleEnv, recordEnv:
+		case "PATH", "LC_ALL", "LC_CTYPE", "LOGNAME", "SHELL", "TMPDIR", "TZ", "USER", "GORACE", doubleEnv, recordEnv:
 		case "PWD":
 			if value != c.Dir {
 				t.Errorf("PWD is %q", value)
