@@ -2,6 +2,8 @@ package policy
 
 import (
 	"context"
+	"fmt"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -62,4 +64,24 @@ func TestEndlessPolicies(t *testing.T) {
 		t.Errorf("only %d of %d normal decisions were made in time", served, asked)
 	}
 	t.Logf("%d of %d normal decisions in time, slowest list %v", served, asked, time.Duration(slowest.Load()))
+}
+
+// A policy that waits for a server, where the operator lets it, waits no longer
+// than its deadline.
+func TestEndlessServer(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	s := load(t, fmt.Sprintf(`allow if http.send({"method": "get", "url": "http://%s/"}).status_code == 200`, silent.Addr()), "",
+		func(c *Config) { c.Deadline = 50 * time.Millisecond; c.InsecureBuiltins = []string{"http.send"} })
+	start := time.Now()
+	d := s.Allow(context.Background(), ask(t, `{}`, alpha()))
+	if d.Allowed || d.Code != CodeTimeout {
+		t.Errorf("got %s", show(d))
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("50ms took %v", took)
+	}
 }

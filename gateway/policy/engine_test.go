@@ -273,6 +273,15 @@ insecure_builtins: "startswith" is not off; names that can stand here are http.s
 	}
 }
 
+// Whatever OPA trips over while loading is a problem, not the end of the process.
+func TestPanicWhileLoading(t *testing.T) {
+	tree, _ := readTree(files("allow := true", ""), "dir")
+	const want = "dir: loading the policy panicked: runtime error: invalid memory address or nil pointer dereference"
+	if _, problems := newSnapshot(tree, Config{}, nil); problems.Error() != want {
+		t.Errorf("got %s", problems)
+	}
+}
+
 // What a policy prints goes to the log where somebody listens at debug level.
 func TestPrint(t *testing.T) {
 	var out strings.Builder

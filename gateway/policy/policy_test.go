@@ -112,6 +112,9 @@ allow := false if input.claims.b`, `{"a": 1, "b": 1}`, "false policy_error: auth
 allow := false if input.claims.b`, `{"a": 1}`, "true"},
 		{"exact numbers", `allow if input.claims.n == 9007199254740993`, `{"n": 9007199254740993}`, "true"},
 		{"exact numbers differ", `allow if input.claims.n == 9007199254740993`, `{"n": 9007199254740992}`, "false policy_undefined"},
+		// Partial evaluation and opa build -O=2 would answer true.
+		{"not of an undefined variable", `allow if { v := input.claims.suspended; not v }`, `{}`, "false policy_undefined"},
+		{"not of a false variable", `allow if { v := input.claims.suspended; not v }`, `{"suspended": false}`, "true"},
 		{"absent arguments", `allow if not input.arguments`, `{}`, "true"},
 		{"absent facts are undefined", `allow if { not input.tool.env; not input.tool.labels; not input.tool.definition; not input.request.client }`, `{}`, "true"},
 	} {

@@ -214,6 +214,5 @@ func (r *Record) weight() int64 {
 	return int64(w)
 }
 
-// text is s fit for a record: short, and without line separators that only
-// JSON's readers take for text.
+// text is s fit for a record: valid UTF-8, and short.
 func text(s string) string { return shorten(strings.ToValidUTF8(s, "\uFFFD"), maxText) }

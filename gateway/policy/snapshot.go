@@ -2,6 +2,7 @@ package policy
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -51,7 +52,13 @@ const chunk = 64
 
 // newSnapshot compiles the files. The print calls of a policy go to log at debug
 // level; where nobody listens at that level they are compiled away.
-func newSnapshot(t *tree, cfg Config, log *slog.Logger) (*Snapshot, Problems) {
+func newSnapshot(t *tree, cfg Config, log *slog.Logger) (s *Snapshot, problems Problems) {
+	// A file that a parser or compiler trips over must not end the process.
+	defer func() {
+		if r := recover(); r != nil {
+			s, problems = nil, Problems{{File: t.prefix, Message: oneLine(fmt.Sprint("loading the policy panicked: ", r))}}
+		}
+	}()
 	caps, err := capabilities(cfg.InsecureBuiltins)
 	if err != nil {
 		return nil, Problems{{Message: err.Error()}}
@@ -60,7 +67,7 @@ func newSnapshot(t *tree, cfg Config, log *slog.Logger) (*Snapshot, Problems) {
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	s := &Snapshot{revision: t.revision, program: p, deadline: cfg.Deadline, listDeadline: cfg.ListDeadline}
+	s = &Snapshot{revision: t.revision, program: p, deadline: cfg.Deadline, listDeadline: cfg.ListDeadline}
 	for _, q := range []struct {
 		query *query
 		text  string
