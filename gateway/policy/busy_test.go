@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -83,5 +85,27 @@ func TestEndlessServer(t *testing.T) {
 	}
 	if took := time.Since(start); took > 5*time.Second {
 		t.Errorf("50ms took %v", took)
+	}
+}
+
+// No built-in that is on reaches the network, remote JSON schemas included.
+func TestNoNetwork(t *testing.T) {
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		_, _ = w.Write([]byte(`{"type": "object"}`))
+	}))
+	defer server.Close()
+	rego := fmt.Sprintf("allow if json.match_schema(input.claims, {\"$ref\": %q})[0]\n\ncall if json.verify_schema({\"$ref\": %q})[0]", server.URL, server.URL)
+	s := load(t, rego, "")
+	q := ask(t, `{}`, alpha())
+	if d := s.Allow(context.Background(), q); d.Allowed {
+		t.Error("allowed by a schema from the network")
+	}
+	if d := s.Call(context.Background(), q, nil); d.Allowed {
+		t.Error("a schema from the network is valid")
+	}
+	if n := requests.Load(); n != 0 {
+		t.Errorf("%d requests", n)
 	}
 }
