@@ -1,0 +1,249 @@
+package mcp.authz_test
+
+import data.mcp.authz
+
+_grants := {"writer": [{
+	"domains": ["payments", "crm"],
+	"effect": "write",
+	"data": "personal",
+	"reach": "closed",
+	"env": ["production"],
+}]}
+
+_tool := {
+	"server": "stripe",
+	"name": "create_customer",
+	"exposed_name": "stripe__create_customer",
+	"attributes": ["crm", "payments"],
+	"effect": "write",
+	"data": "personal",
+	"reach": "closed",
+	"env": "production",
+	"owner": "payments-team",
+	"registered": true,
+	"definition": {"sha256": "00", "pinned": true, "drifted": false},
+}
+
+_claims := {"iss": "https://idp.example.test", "sub": "agent-1", "roles": ["writer"]}
+
+_question := {"method": "tools/call", "claims": _claims, "tool": _tool, "request": {}}
+
+_answer(question) := _answer_with(_grants, question)
+
+_answer_with(grants, question) := {"allow": allow, "reasons": reasons} if {
+	allow := authz.allow with input as question with data.mcp.grants as grants
+	reasons := authz.reasons with input as question with data.mcp.grants as grants
+}
+
+_yes := {"allow": true, "reasons": set()}
+
+_no(reasons) := {"allow": false, "reasons": reasons}
+
+# The question with parts of its tool changed, or left out.
+_ask(changes) := object.union(_question, {"tool": changes})
+
+_omit(keys) := object.union(object.remove(_question, {"tool"}), {"tool": object.remove(_tool, keys)})
+
+test_yes if _answer(_question) == _yes
+
+test_tools if {
+	cases := {
+		"unregistered": {"ask": _ask({"registered": false}), "want": {"unregistered"}},
+		"registered as a string": {"ask": _ask({"registered": "true"}), "want": {"unregistered"}},
+		"registered unsaid": {"ask": _omit({"registered"}), "want": {"unregistered"}},
+		"drifted": {"ask": _ask({"definition": {"drifted": true}}), "want": {"drifted"}},
+		"drifted as a string": {"ask": _ask({"definition": {"drifted": "false"}}), "want": {"drifted"}},
+		"no backend offers it": {"ask": _omit({"definition"}), "want": {"not_offered"}},
+		"no attributes": {"ask": _omit({"attributes"}), "want": {"unlabelled"}},
+		"empty attributes": {"ask": _ask({"attributes": []}), "want": {"unlabelled"}},
+		"no effect": {"ask": _omit({"effect"}), "want": {"unlabelled"}},
+		"no data": {"ask": _omit({"data"}), "want": {"unlabelled"}},
+		"no reach": {"ask": _omit({"reach"}), "want": {"unlabelled"}},
+		"no env": {"ask": _omit({"env"}), "want": {"env_not_granted"}},
+		"attributes as a string": {"ask": _ask({"attributes": "payments"}), "want": {"unknown_facet"}},
+		"attributes null": {"ask": _ask({"attributes": null}), "want": {"unknown_facet"}},
+		"attributes as an object": {"ask": _ask({"attributes": {"a": "payments"}}), "want": {"unknown_facet"}},
+		"effect as an array": {"ask": _ask({"effect": ["read"]}), "want": {"unknown_facet"}},
+		"effect as a number": {"ask": _ask({"effect": 1}), "want": {"unknown_facet"}},
+		"effect in capitals": {"ask": _ask({"effect": "READ"}), "want": {"unknown_facet"}},
+		"data in capitals": {"ask": _ask({"data": "HIGH"}), "want": {"unknown_facet"}},
+		"data null": {"ask": _ask({"data": null}), "want": {"unknown_facet"}},
+		"reach with a blank": {"ask": _ask({"reach": "closed "}), "want": {"unknown_facet"}},
+		"env as an array": {"ask": _ask({"env": ["production"]}), "want": {"unknown_facet"}},
+		"several causes": {
+			"ask": _ask({"definition": {"drifted": true}, "attributes": [], "effect": "?"}),
+			"want": {"drifted", "unlabelled", "unknown_facet"},
+		},
+		"a domain too many": {"ask": _ask({"attributes": ["crm", "hr"]}), "want": {"domain_not_granted"}},
+		"too strong": {"ask": _ask({"effect": "admin"}), "want": {"effect_not_granted"}},
+		"execute": {"ask": _ask({"effect": "execute"}), "want": {"effect_not_granted"}},
+		"hinted": {
+			"ask": _ask({"definition": {"annotations": {"destructiveHint": true}}}),
+			"want": {"hint_not_granted"},
+		},
+		"too grave and too far": {
+			"ask": _ask({"data": "secret", "reach": "external"}),
+			"want": {"data_not_granted", "reach_not_granted"},
+		},
+	}
+	got := {name: answer |
+		some name, c in cases
+		answer := _answer(c.ask)
+	}
+	got == {name: _no(c.want) | some name, c in cases}
+}
+
+test_what_nobody_offers_is_unregistered if {
+	tool := {"server": "stripe", "name": "x", "exposed_name": "stripe__x", "registered": false}
+	question := object.union(object.remove(_question, {"tool"}), {"tool": tool})
+	_answer(question) == _no({"unregistered"})
+}
+
+test_callers if {
+	cases := {
+		"no roles": {"claims": {"sub": "a"}, "want": _no({"no_role"})},
+		"roles null": {"claims": {"roles": null, "groups": null}, "want": _no({"no_role"})},
+		"roles empty": {"claims": {"roles": [], "groups": ""}, "want": _no({"no_role"})},
+		"a number": {"claims": {"roles": 7}, "want": _no({"no_role"})},
+		"an object": {"claims": {"roles": {"a": "writer"}}, "want": _no({"no_role"})},
+		"another role": {"claims": {"roles": ["reader"]}, "want": _no({"no_grant"})},
+		"a longer name": {"claims": {"roles": ["writers"]}, "want": _no({"no_grant"})},
+		"a shorter name": {"claims": {"roles": ["write"]}, "want": _no({"no_grant"})},
+		"two names in one": {"claims": {"roles": "writer admin"}, "want": _no({"no_grant"})},
+		"the role": {"claims": {"roles": "writer"}, "want": _yes},
+		"the role among others": {"claims": {"roles": ["x", null, "writer"]}, "want": _yes},
+		"the role as a group": {"claims": {"groups": ["writer"]}, "want": _yes},
+		"scopes give no roles": {"claims": {"scope": "writer", "scp": ["writer"]}, "want": _no({"no_role"})},
+	}
+	got := {name: answer |
+		some name, c in cases
+		answer := _answer(object.union(object.remove(_question, {"claims"}), {"claims": c.claims}))
+	}
+	got == {name: c.want | some name, c in cases}
+}
+
+test_grants if {
+	broken := object.union(_grants.writer[0], {"effect": "all"})
+	cases := {
+		"none": {"grants": {}, "want": _no({"no_grant"})},
+		"an empty list": {"grants": {"writer": []}, "want": _no({"no_grant"})},
+		"a broken one": {"grants": {"writer": [broken]}, "want": _no({"no_grant", "malformed_grant"})},
+		"a broken one and one too weak": {
+			"grants": {"writer": [broken, object.union(_grants.writer[0], {"effect": "read"})]},
+			"want": _no({"effect_not_granted", "malformed_grant"}),
+		},
+		"a broken one and a good one": {"grants": {"writer": [broken, _grants.writer[0]]}, "want": _yes},
+		"somebody else's broken one": {
+			"grants": {"other": [broken], "writer": [object.union(_grants.writer[0], {"effect": "read"})]},
+			"want": _no({"effect_not_granted"}),
+		},
+	}
+	got := {name: answer |
+		some name, c in cases
+		answer := _answer_with(c.grants, _question)
+	}
+	got == {name: c.want | some name, c in cases}
+}
+
+test_only_tool_calls_are_decided_here if {
+	every method in ["tools/list", "resources/read", "prompts/get", "Tools/Call", "tools/call ", "", null] {
+		_answer(object.union(_question, {"method": method})) == _no({"method_not_granted"})
+	}
+}
+
+test_empty_questions if {
+	_answer({}) == _no({"method_not_granted"})
+	_answer({"method": "tools/call"}) == _no({"unregistered"})
+	_answer({"method": "tools/call", "tool": _tool}) == _no({"no_role"})
+	_answer({"method": "tools/call", "claims": _claims}) == _no({"unregistered"})
+}
+
+# Neither the names of a tool nor what the client says of itself decides.
+test_names_do_not_decide if {
+	_answer(_ask({"server": "other", "name": "wipe", "exposed_name": "other__wipe", "owner": "nobody"})) == _yes
+	_answer(object.union(_question, {"request": {"client": {"name": "admin"}, "route": "/mcp/admin"}})) == _yes
+	_answer(object.union(_question, {"arguments": {"role": "admin"}})) == _yes
+}
+
+# allow against the rule in other words: positions in ordered lists. And reasons
+# are there exactly where allow is not.
+test_the_rule if {
+	effects := ["read", "write", "destructive", "admin"]
+	classes := ["public", "internal", "personal", "financial", "secret"]
+	reaches := ["closed", "external"]
+	tools := [tool |
+		some attributes in [["crm"], ["crm", "payments"], ["payments", "web"]]
+		some effect in ["write", "admin", "execute"]
+		some class in ["personal", "secret"]
+		some reach in reaches
+		some env in ["production", "test"]
+		tool := {"attributes": attributes, "effect": effect, "data": class, "reach": reach, "env": env}
+	]
+	grants := [grant |
+		some effect, class in {"write": "secret", "admin": "personal"}
+		some reach in reaches
+		some env in ["any", ["test"]]
+		grant := {"domains": ["crm", "payments"], "effect": effect, "data": class, "reach": reach, "env": env}
+	]
+	want := {[i, j] |
+		some i, grant in grants
+		some j, tool in tools
+		every domain in tool.attributes { domain in grant.domains }
+		_position(effects, tool.effect) <= _position(effects, grant.effect)
+		_position(classes, tool.data) <= _position(classes, grant.data)
+		_position(reaches, tool.reach) <= _position(reaches, grant.reach)
+		true in {grant.env == "any", grant.env == [tool.env]}
+	}
+	answers := {[i, j]: answer |
+		some i, grant in grants
+		some j, tool in tools
+		answer := _answer_with({"writer": [grant]}, _ask(tool))
+	}
+	want == {at | some at, answer in answers; answer.allow == true}
+	want == {at | some at, answer in answers; answer.reasons == set()}
+	[count(want), count(answers)] == [72, 576]
+
+}
+
+_position(list, value) := [i | some i, v in list; v == value][0]
+
+# The five roles that are shipped, each with one tool that it may use and one
+# that it may not.
+test_shipped_roles if {
+	tools := {
+		"refund": {"attributes": ["payments"], "effect": "destructive", "data": "financial", "reach": "external"},
+		"customers": {"attributes": ["crm", "payments"], "effect": "read", "data": "personal", "reach": "closed"},
+		"mail": {"attributes": ["messaging"], "effect": "write", "data": "personal", "reach": "external"},
+		"issue": {"attributes": ["developer"], "effect": "write", "data": "internal", "reach": "external"},
+		"pods": {"attributes": ["infrastructure"], "effect": "read", "data": "internal", "reach": "closed"},
+		"restart": {"attributes": ["infrastructure"], "effect": "destructive", "data": "internal", "reach": "closed"},
+		"dashboard": {"attributes": ["analytics"], "effect": "read", "data": "internal", "reach": "closed"},
+		"keys": {"attributes": ["identity"], "effect": "admin", "data": "secret", "reach": "closed"},
+		"shell": {"attributes": ["infrastructure"], "effect": "execute", "data": "secret", "reach": "external"},
+	}
+	got := {role: names |
+		some role, _ in data.mcp.grants
+		names := {name |
+			some name, tool in tools
+			question := object.union(_ask(tool), {"claims": {"roles": [role]}})
+			authz.allow with input as question
+		}
+	}
+	got == {
+		"payments": {"refund", "customers"},
+		"developer": {"issue", "pods", "dashboard"},
+		"support": {"customers", "mail"},
+		"analyst": {"dashboard"},
+		"admin": object.keys(tools),
+	}
+}
+
+test_developers_may_do_more_outside_production if {
+	restart := {"attributes": ["infrastructure"], "effect": "destructive", "data": "internal", "reach": "closed"}
+	got := {env |
+		some env in ["production", "staging", "development", "test", "Production", "prod"]
+		question := object.union(_ask(object.union(restart, {"env": env})), {"claims": {"roles": ["developer"]}})
+		authz.allow with input as question
+	}
+	got == {"staging", "development", "test"}
+}
