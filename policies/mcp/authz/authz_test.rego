@@ -202,7 +202,6 @@ test_the_rule if {
 	want == {at | some at, answer in answers; answer.allow == true}
 	want == {at | some at, answer in answers; answer.reasons == set()}
 	[count(want), count(answers)] == [72, 576]
-
 }
 
 _position(list, value) := [i | some i, v in list; v == value][0]

@@ -1,0 +1,24 @@
+# METADATA
+# title: Owners
+# description: |-
+#   A second way to be allowed, next to the grants: a team may read with the tools
+#   that it owns. To use it, put it beside mcp/authz/authz.rego as package
+#   mcp.authz, without the default.
+package mcp.examples.owners
+
+import data.mcp.lib.facets
+
+# METADATA
+# title: Allow
+# description: Whether the caller's team owns the tool and the tool only reads.
+# scope: document
+default allow := false
+
+allow if {
+	input.method == "tools/call"
+	input.tool.registered == true
+	input.tool.definition.drifted == false
+	input.tool.owner == input.claims.team
+	input.tool.effect == "read"
+	facets.hinted == set()
+}

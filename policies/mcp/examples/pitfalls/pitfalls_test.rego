@@ -1,0 +1,191 @@
+# Rules that look right and are not, each beside one that is. They are written
+# here, in a test, so that nobody loads them by accident.
+package mcp.examples.pitfalls_test
+
+import data.mcp.authz
+import data.mcp.lib.claims
+
+# Something missing makes a comparison undefined, and not makes that a yes.
+_secret if input.tool.data == "secret"
+
+_unless_secret if not _secret
+
+_if_harmless if input.tool.data in {"public", "internal"}
+
+test_missing_attribute if {
+	odd := [{}, {"data": null}, {"data": ["secret"]}, {"data": "SECRET"}]
+	every tool in odd {
+		_unless_secret with input.tool as tool
+		not _if_harmless with input.tool as tool
+	}
+	not _unless_secret with input.tool as {"data": "secret"}
+	_if_harmless with input.tool as {"data": "internal"}
+}
+
+# The shipped policy denies all of these, and each with the boolean false.
+test_missing_attribute_of_the_shipped_policy if {
+	odd := [{}, {"data": null}, {"data": ["internal"]}, {"data": "INTERNAL"}, {"data": ""}]
+	every tool in odd {
+		question := {
+			"method": "tools/call",
+			"claims": {"roles": ["admin"]},
+			"tool": object.union(
+				{
+					"attributes": ["crm"],
+					"effect": "read",
+					"reach": "closed",
+					"registered": true,
+					"definition": {"drifted": false},
+				},
+				tool,
+			),
+		}
+		authz.allow == false with input as question
+	}
+}
+
+# every holds for an empty list.
+_all_payments if {
+	every domain in input.tool.attributes { domain == "payments" }
+}
+
+_only_payments if input.tool.attributes == ["payments"]
+
+test_empty_list if {
+	_all_payments with input.tool as {"attributes": []}
+	not _only_payments with input.tool as {"attributes": []}
+	_only_payments with input.tool as {"attributes": ["payments"]}
+}
+
+# A built-in that is given the wrong type is undefined, or an error where errors
+# are strict, as they are in the gateway.
+_finance if startswith(input.claims.department, "fin")
+
+_unless_finance if not _finance
+
+_if_known_department if input.claims.department in {"sales", "support"}
+
+test_wrong_type if {
+	every department in [["finance"], 5, null] {
+		_unless_finance with input.claims as {"department": department}
+		not _if_known_department with input.claims as {"department": department}
+	}
+	_unless_finance with input.claims as {}
+	not _if_known_department with input.claims as {}
+	not _unless_finance with input.claims as {"department": "finance"}
+	_if_known_department with input.claims as {"department": "sales"}
+}
+
+# Values of all types are ordered: null, false, true, numbers, strings, and so on.
+_at_most if input.arguments.amount <= 1000
+
+_number_at_most if {
+	is_number(input.arguments.amount)
+	input.arguments.amount <= 1000
+}
+
+_at_least if input.arguments.amount >= 1000
+
+test_comparison_across_types if {
+	every amount in [null, false, true] {
+		_at_most with input.arguments as {"amount": amount}
+		not _number_at_most with input.arguments as {"amount": amount}
+	}
+	_at_least with input.arguments as {"amount": "5"}
+	_number_at_most with input.arguments as {"amount": 1000}
+	not _number_at_most with input.arguments as {"amount": 1001}
+}
+
+# contains looks for a substring, and in finds nothing inside a string.
+_scope_in_text if contains(input.claims.scope, "tools:read")
+
+_scope_as_element if "tools:read" in input.claims.scope
+
+_scope if "tools:read" in claims.scopes
+
+test_scopes if {
+	every scope in ["tools:readwrite", "xtools:read", "tools:read\ttools:admin"] {
+		_scope_in_text with input.claims as {"scope": scope}
+		not _scope with input.claims as {"scope": scope}
+	}
+	_scope_as_element with input.claims as {"scope": ["tools:read"]}
+	not _scope_as_element with input.claims as {"scope": "tools:read tools:list"}
+	every claim in [{"scope": "tools:list tools:read"}, {"scope": ["tools:read"]}, {"scp": "tools:read"}] {
+		_scope with input.claims as claim
+	}
+}
+
+# The same name on two servers is two tools.
+_by_name if input.tool.name == "read"
+
+_by_server_and_name if {
+	input.tool.server == "alpha"
+	input.tool.name == "read"
+}
+
+_by_exposed_name if input.tool.exposed_name == "alpha__read"
+
+test_names if {
+	alpha := {"server": "alpha", "name": "read", "exposed_name": "alpha__read"}
+	beta := {"server": "beta", "name": "read", "exposed_name": "beta__read"}
+	_by_name with input.tool as alpha
+	_by_name with input.tool as beta
+	_by_server_and_name with input.tool as alpha
+	not _by_server_and_name with input.tool as beta
+	_by_exposed_name with input.tool as alpha
+	not _by_exposed_name with input.tool as beta
+}
+
+# A glob's star stops at the delimiters, and [] means the dot.
+_glob if glob.match("github*", [], input.tool.name)
+
+_glob_across_dots if glob.match("github*", null, input.tool.name)
+
+_by_server if input.tool.server == "github"
+
+test_globs if {
+	every name in ["github.delete", "github.repo.delete"] {
+		not _glob with input.tool as {"name": name}
+		_glob_across_dots with input.tool as {"name": name}
+	}
+	_glob with input.tool as {"name": "githubx"}
+	_glob_across_dots with input.tool as {"name": "githubx"}
+	_by_server with input.tool as {"server": "github", "name": "github.repo.delete"}
+	not _by_server with input.tool as {"server": "githubx"}
+}
+
+# A prefix matches what goes on, and a pattern without anchors what goes around.
+_prefix if startswith(input.tool.server, "git")
+
+_pattern if regex.match(`read_file`, input.tool.name)
+
+_exactly if {
+	input.tool.server == "git"
+	input.tool.name == "read_file"
+}
+
+test_prefixes if {
+	_prefix with input.tool as {"server": "git-admin"}
+	_pattern with input.tool as {"name": "unsafe_read_file_and_delete"}
+	not _exactly with input.tool as {"server": "git-admin", "name": "read_file"}
+	not _exactly with input.tool as {"server": "git", "name": "unsafe_read_file_and_delete"}
+	_exactly with input.tool as {"server": "git", "name": "read_file"}
+}
+
+# Only true allows. A rule that takes its value from elsewhere can have any.
+_from_claim := input.claims.trusted
+
+_if_true if input.claims.trusted == true
+
+test_values_that_are_not_true if {
+	odd := ["yes", "true", "false", 1, {}, {"allow": true}, [], null]
+	every value in odd {
+		_from_claim == value with input.claims as {"trusted": value}
+		not _if_true with input.claims as {"trusted": value}
+	}
+	not _if_true with input.claims as {}
+	_if_true with input.claims as {"trusted": true}
+	every value in odd {
+		authz.allow == false with input.claims as {"roles": value}
+	}
+}
