@@ -81,7 +81,7 @@ func TestKeeperFreshness(t *testing.T) {
 			at    time.Duration
 			fresh bool
 		}{{0, true}, {29 * time.Second, true}, {30 * time.Second, true}, {30*time.Second + 1, false}, {time.Hour, false}} {
-			time.Sleep(start.Add(c.at).Sub(time.Now()))
+			time.Sleep(time.Until(start.Add(c.at)))
 			if err := k.Refresh(t.Context()); !errors.Is(err, source.headErr) {
 				t.Errorf("error %v", err)
 			}

@@ -27,10 +27,11 @@ var mayImport = map[string][]string{
 	"policies":            {},
 	"registry":            {"registry/strictyaml"},
 	"gateway/auth":        {"gateway/mcp", "registry/strictyaml"},
-	"gateway/policy":      {"registry/strictyaml"},
+	"gateway/auth/mint":   {},
+	"gateway/policy":      {"gateway/mcp", "registry/strictyaml"},
 	"gateway/upstream":    {"gateway/mcp", "registry", "registry/strictyaml"},
 	"gateway":             {"gateway/mcp", "gateway/auth", "gateway/policy", "gateway/upstream", "registry", "registry/strictyaml"},
-	"e2e/world":           {"gateway", "gateway/mcp", "gateway/auth", "gateway/policy", "gateway/upstream", "registry", "registry/strictyaml", "registry/catalogue", "policies"},
+	"e2e/world":           {"gateway", "gateway/mcp", "gateway/auth", "gateway/auth/mint", "gateway/policy", "gateway/upstream", "registry", "registry/strictyaml", "registry/catalogue", "policies"},
 	"cmd/regogate":        {"*"},
 }
 
