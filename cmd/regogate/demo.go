@@ -114,7 +114,7 @@ func demoPersona(ctx context.Context, w *world.World, p *paint, persona string) 
 	for _, s := range w.Servers {
 		s.Forget()
 	}
-	allowed, forbidden := examples(w.Tools, names)
+	allowed, forbidden := examples(persona, w.Tools, names)
 	if allowed != "" {
 		out, err := client.Call(ctx, allowed, nil)
 		if err != nil {
@@ -132,13 +132,37 @@ func demoPersona(ctx context.Context, w *world.World, p *paint, persona string) 
 		p.line("    %s %-44s %s", p.red("refused"), forbidden, ended(out))
 		p.line("            on record: decision %s, reasons %s", id, strings.Join(reasons, ", "))
 	}
+	if forbidden == "" {
+		p.line("    nothing is refused: every tool is in its grant")
+	}
 	p.line("            arrived at the servers: %s", strings.Join(arrivals(w), ", "))
 	p.line("")
 	return nil
 }
 
-// examples picks a call for each answer: the most harmful tool of both kinds.
-func examples(tools []registry.Tool, visible []string) (allowed, forbidden string) {
+// telling are tools whose names say most about each persona.
+var telling = map[string]struct{ allowed, forbidden string }{
+	"payments":  {"stripe__create_refund", "github__delete_file"},
+	"developer": {"github__create_pull_request", "stripe__create_refund"},
+	"support":   {"gmail__create_draft", "gmail__batch_delete_messages"},
+	"analyst":   {"google-analytics__runReport", "mongodb__delete-many"},
+	"admin":     {"kubernetes__pods_exec", ""},
+}
+
+// examples picks a call for each answer: a telling one where the policy in
+// force gives that answer to it, else the most harmful tool of the kind.
+func examples(persona string, tools []registry.Tool, visible []string) (allowed, forbidden string) {
+	allowed, forbidden = mostHarmful(tools, visible)
+	if t := telling[persona]; slices.Contains(visible, t.allowed) {
+		allowed = t.allowed
+	}
+	if t := telling[persona]; t.forbidden != "" && forbidden != "" && !slices.Contains(visible, t.forbidden) {
+		forbidden = t.forbidden
+	}
+	return allowed, forbidden
+}
+
+func mostHarmful(tools []registry.Tool, visible []string) (allowed, forbidden string) {
 	best, worst := -1, -1
 	for _, t := range tools {
 		name, _ := registry.Exposed(t.Server, t.Name)
