@@ -58,7 +58,7 @@ func OpenFile(name string, log *slog.Logger) (*File, error) {
 	if err := f.open(); err != nil {
 		return nil, err
 	}
-	if f.watch, err = watch(dir, f.touch); err != nil {
+	if f.watch, err = watch(dir, f.matters, f.touch); err != nil {
 		f.log.Warn("the catalogue cannot be watched and is polled instead", "path", name, "error", err)
 	}
 	return f, nil
@@ -234,8 +234,7 @@ func (f *File) names() ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		ext := path.Ext(e.Name())
-		if (ext == ".yaml" || ext == ".yml") && !strings.HasPrefix(e.Name(), ".") {
+		if isCatalogue(e.Name()) {
 			names = append(names, e.Name())
 		}
 	}
@@ -243,4 +242,22 @@ func (f *File) names() ([]string, error) {
 		return nil, errors.New("it has no *.yaml file")
 	}
 	return names, nil
+}
+
+func isCatalogue(name string) bool {
+	ext := path.Ext(name)
+	return (ext == ".yaml" || ext == ".yml") && !strings.HasPrefix(name, ".")
+}
+
+// matters reports whether a change at the path can change the catalogue: one of
+// its files, or a link of a mounted volume, which all files go through.
+func (f *File) matters(path string) bool {
+	name := filepath.Base(path)
+	if strings.HasPrefix(name, "..") {
+		return true
+	}
+	if f.only != "" {
+		return name == f.only
+	}
+	return isCatalogue(name)
 }

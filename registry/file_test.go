@@ -89,6 +89,47 @@ func TestSymlinkSwap(t *testing.T) {
 	eventually(t, 2*time.Second, "the new link is followed", func() bool { return len(load(t, f).Tools) == 2 })
 }
 
+// What else is written in the directory, such as a log, neither counts as a
+// change of the catalogue nor keeps one from being noticed.
+func TestBusyDirectory(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "c.yaml", catalogueYAML("a", 1, "read"))
+	for _, name := range []string{dir, filepath.Join(dir, "c.yaml")} {
+		f := openFile(t, name)
+		log, err := os.Create(filepath.Join(dir, "decisions.jsonl"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		stop, stopped := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(stopped)
+			for tick := time.NewTicker(rest / 20); ; {
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+					_, _ = log.WriteString("{}\n")
+				}
+			}
+		}()
+		select {
+		case <-f.Changed():
+			t.Errorf("%s: another file counts as a change", name)
+		case <-time.After(3 * rest):
+		}
+		write(t, dir, "c.yaml", catalogueYAML("a", 2, "read"))
+		select {
+		case <-f.Changed():
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: no change noticed beside a log that is written all the time", name)
+		}
+		close(stop)
+		<-stopped
+		log.Close()
+		f.Close()
+	}
+}
+
 // polled is a file source whose watcher sees nothing.
 func polled(t *testing.T, dir string) *File {
 	t.Helper()

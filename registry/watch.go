@@ -11,15 +11,17 @@ import (
 // written.
 const rest = 100 * time.Millisecond
 
-// watcher calls a function when a directory has come to rest after a change.
+// watcher calls a function when files of a directory have come to rest after a
+// change.
 type watcher struct {
 	fs   *fsnotify.Watcher
 	done sync.WaitGroup
 }
 
 // watch watches a directory rather than its files, because an editor replaces
-// a file by renaming another one over it.
-func watch(dir string, atRest func()) (*watcher, error) {
+// a file by renaming another one over it. matters tells by a path whether it
+// counts: what else lies in the directory, such as a log, may never rest.
+func watch(dir string, matters func(path string) bool, atRest func()) (*watcher, error) {
 	fs, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, err
@@ -29,11 +31,11 @@ func watch(dir string, atRest func()) (*watcher, error) {
 		return nil, err
 	}
 	w := &watcher{fs: fs}
-	w.done.Go(func() { w.run(atRest) })
+	w.done.Go(func() { w.run(matters, atRest) })
 	return w, nil
 }
 
-func (w *watcher) run(atRest func()) {
+func (w *watcher) run(matters func(path string) bool, atRest func()) {
 	timer := time.NewTimer(0)
 	<-timer.C
 	defer timer.Stop()
@@ -43,7 +45,7 @@ func (w *watcher) run(atRest func()) {
 			if !ok {
 				return
 			}
-			if event.Op != fsnotify.Chmod {
+			if event.Op != fsnotify.Chmod && matters(event.Name) {
 				timer.Reset(rest)
 			}
 		case _, ok := <-w.fs.Errors:
