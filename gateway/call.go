@@ -127,15 +127,18 @@ func (x *exchange) forward(t *tool, params *mcp.Call) *fault {
 
 // callContext is what a forwarded call lives on. In the modern era the client
 // cancels by going away; in the legacy era it does not, only by
-// notifications/cancelled.
+// notifications/cancelled. Neither outlives the gateway.
 func (x *exchange) callContext() (context.Context, func()) {
-	if x.era == mcp.Modern {
-		return context.WithCancel(x.ctx)
+	life := x.ctx
+	if x.era == mcp.Legacy {
+		life = context.WithoutCancel(life)
 	}
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(x.ctx))
+	ctx, cancel := context.WithCancelCause(life)
 	stop := context.AfterFunc(x.g.closing, func() { cancel(errClosing) })
 	key := runningKey{x.session.ID, x.msg.ID}
-	x.g.running.add(key, cancel)
+	if x.era == mcp.Legacy {
+		x.g.running.add(key, cancel)
+	}
 	return ctx, func() {
 		x.g.running.remove(key)
 		stop()

@@ -168,10 +168,16 @@ func (g *Gateway) drain(server *http.Server) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		g.log.Warn("calls under way were cut off", "grace", g.config.Limits.Drain)
 		g.close()
+		ctx, cancel := context.WithTimeout(context.Background(), lastAnswers)
+		defer cancel()
+		_ = server.Shutdown(ctx) // who does not take the answer either has had time
 		return nil
 	}
 	return err
 }
+
+// lastAnswers is how long the calls that were cut off have to be answered.
+const lastAnswers = time.Second
 
 // settleWait is how long the first requests wait for backends to say what they
 // offer, so that a tool is not unknown just because it is early (B046). A
