@@ -1,10 +1,16 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/regogate/regogate/gateway/auth"
@@ -14,105 +20,237 @@ import (
 	"github.com/regogate/regogate/registry/strictyaml"
 )
 
-// checkWait is how long Check waits for keys and for each backend.
-const checkWait = 10 * time.Second
+// How long Check waits for the keys of the issuers, and for the servers, which
+// may have to download themselves first.
+const (
+	keysWait    = 10 * time.Second
+	serversWait = time.Minute
+)
 
-// Check tries everything that a gateway with this configuration would use, and
-// returns all that is wrong at once, a line each: catalogue, policy, keys,
-// backends and the listener. The configuration must have passed Validate.
-func Check(ctx context.Context, c *Config, o Options) []string {
-	quiet := slog.New(slog.DiscardHandler)
-	problems := checkListener(c)
-	keeper, err := registry.Open(ctx, c.Registry, o.Catalogue, quiet)
-	if err != nil {
-		problems = append(problems, lines("registry", err)...)
-	} else {
-		for _, p := range keeper.Status().Problems {
-			problems = append(problems, "registry: "+p)
-		}
-		keeper.Close()
-	}
-	c.Policy.FS = o.Policies
-	for _, p := range policy.Check(c.Policy) {
-		problems = append(problems, "policy: "+p.String())
-	}
-	problems = append(problems, checkKeys(ctx, c, quiet)...)
-	return append(problems, checkBackends(ctx, c, quiet)...)
+// Report is what Check found.
+type Report struct {
+	Problems []strictyaml.Problem // in the order of the configuration, then of the files it names
+
+	Servers, Issuers int
+	Tools            int // that the servers offer
+	Suggested        int // of them, with attributes that nobody has confirmed
+	Unregistered     int // of them, without an entry in the catalogue
+	Drifted          int // of them, with another definition than the pinned one
 }
 
-func lines(part string, err error) []string {
-	var out []string
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		out = append(out, part+": "+line)
+// Check loads the configuration as Load does and tries everything that a
+// gateway would use: the listener, the catalogue, the policy, the keys, the
+// servers and the decision log. What has no problem itself is tried even where
+// something else has one, so that all problems come back at once.
+func Check(ctx context.Context, path string, env func(string) (string, bool), override func(*Config), o Options) *Report {
+	c, positions, problems := read(path, env, override)
+	r := &Report{Problems: problems, Servers: len(c.Servers), Issuers: len(c.Auth.Issuers)}
+	if positions == nil {
+		return r
 	}
-	return out
+	k := &check{config: c, found: problems}
+	var files []strictyaml.Problem // these say where they are themselves
+	var snapshot *registry.Snapshot
+	var survey *Survey
+	var parts sync.WaitGroup
+	parts.Go(k.listener)
+	parts.Go(k.decisionLog)
+	parts.Go(func() { k.keys(ctx) })
+	parts.Go(func() { survey = k.servers(ctx, o.Version) })
+	parts.Go(func() {
+		snapshot, files = k.registry(ctx, o)
+		files = append(files, k.policy(o)...)
+	})
+	parts.Wait()
+	positions.Locate(k.found)
+	r.Problems = append(k.found, files...)
+	r.count(survey, snapshot)
+	return r
 }
 
-func checkListener(c *Config) []string {
-	l, err := net.Listen("tcp", c.Listen)
-	if err != nil {
-		return []string{"listen: " + err.Error() + ": choose another address, or end what uses this one"}
+// count compares what the servers offer with what the catalogue says.
+func (r *Report) count(survey *Survey, snapshot *registry.Snapshot) {
+	if survey == nil || snapshot == nil {
+		return
 	}
-	l.Close()
-	return nil
-}
-
-// checkKeys waits until every issuer has keys, or for checkWait.
-func checkKeys(ctx context.Context, c *Config, log *slog.Logger) []string {
-	v, err := auth.New(c.Auth, log)
-	if err != nil {
-		return lines("auth", err)
+	type key struct{ server, tool string }
+	suggested := map[key]bool{}
+	for _, t := range snapshot.Suggested() {
+		suggested[key{t.Server, t.Name}] = true
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkWait)
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- v.Run(ctx) }()
-	defer func() { cancel(); <-ended }()
-	usable := func() bool {
-		for _, s := range v.Status() {
-			if !s.Usable {
-				return false
+	for _, s := range survey.State.Servers {
+		for _, d := range s.Tools {
+			r.Tools++
+			switch entry, ok := snapshot.Lookup(s.Name, d.Name); {
+			case suggested[key{s.Name, d.Name}]:
+				r.Suggested++
+			case !ok:
+				r.Unregistered++
+			case entry.SHA256 != "" && entry.SHA256 != d.SHA256:
+				r.Drifted++
 			}
 		}
-		return true
 	}
-	waitFor(ctx, usable)
-	var problems []string
-	for i, s := range v.Status() {
-		if !s.Usable {
-			problems = append(problems, strictyaml.Index("auth.issuers", i)+": no keys of "+s.Issuer+": "+s.Problem)
-		}
-	}
-	return problems
 }
 
-// checkBackends waits until every backend has been looked at.
-func checkBackends(ctx context.Context, c *Config, log *slog.Logger) []string {
-	pool, err := upstream.New(c.upstreams(), upstream.Options{Log: log})
+// check tries the parts of a configuration. Its methods may run concurrently.
+type check struct {
+	config *Config
+	mu     sync.Mutex
+	found  []strictyaml.Problem
+}
+
+func (k *check) add(path, format string, args ...any) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	message := strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
+	k.found = append(k.found, strictyaml.Problem{Path: path, Message: message})
+}
+
+// sound reports whether nothing is wrong so far with the path or below it.
+func (k *check) sound(path string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !slices.ContainsFunc(k.found, func(p strictyaml.Problem) bool { return below(p.Path, path) })
+}
+
+// file reports whether the file or directory of a setting is there.
+func (k *check) file(path, name, mend string) bool {
+	if name == "" {
+		return true
+	}
+	if _, err := os.Stat(name); err != nil {
+		k.add(path, "%s %s: %s", name, unreadable(err), mend)
+		return false
+	}
+	return true
+}
+
+func (k *check) listener() {
+	if !k.sound("listen") {
+		return
+	}
+	l, err := net.Listen("tcp", k.config.Listen)
 	if err != nil {
-		return lines("servers", err)
+		k.add("listen", "%v: choose another address, or end what uses this one", err)
+		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, checkWait)
+	l.Close()
+}
+
+func (k *check) decisionLog() {
+	name := k.config.DecisionLog.File
+	if name == "" || name == "-" || !k.file("decision_log.file", filepath.Dir(name), "make the directory, or correct the path") {
+		return
+	}
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
+	switch {
+	case err == nil:
+		f.Close()
+	case !os.IsNotExist(err):
+		k.add("decision_log.file", "%v: correct the path, or who may write there", err)
+	}
+}
+
+func (k *check) registry(ctx context.Context, o Options) (*registry.Snapshot, []strictyaml.Problem) {
+	c := k.config.Registry
+	if !k.sound("registry.path") || !k.sound("registry.redis") || !k.file("registry.path", c.Path, "correct the path, or remove it to use the shipped catalogue") {
+		return nil, nil
+	}
+	keeper, err := registry.Open(ctx, c, o.Catalogue, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, lines(err.Error())
+	}
+	defer keeper.Close()
+	for _, p := range keeper.Status().Problems {
+		k.add("registry", "%s", p)
+	}
+	return keeper.Current(), nil
+}
+
+func lines(text string) (list []strictyaml.Problem) {
+	for line := range strings.SplitSeq(text, "\n") {
+		list = append(list, strictyaml.Problem{Message: line})
+	}
+	return list
+}
+
+func (k *check) policy(o Options) (list []strictyaml.Problem) {
+	c := k.config.Policy
+	if !k.sound("policy.dir") || !k.sound("policy.insecure_builtins") || !k.file("policy.dir", c.Dir, "correct the path, or remove it to use the shipped policies") {
+		return nil
+	}
+	c.FS = o.Policies
+	for _, p := range policy.Check(c) {
+		list = append(list, strictyaml.Problem{Message: p.String()})
+	}
+	return list
+}
+
+// keys waits until every issuer has keys, each on its own so that one that is
+// wrong hides no other.
+func (k *check) keys(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, keysWait)
 	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- pool.Run(ctx) }()
-	select {
-	case <-pool.Settled():
-	case <-ctx.Done():
-	}
-	var problems []string
-	for _, s := range pool.Current().Servers {
-		switch {
-		case !s.Up && s.Problem == "":
-			problems = append(problems, strictyaml.Field("servers", s.Name)+": no answer within "+checkWait.String())
-		case !s.Up || s.Partial:
-			problems = append(problems, strictyaml.Field("servers", s.Name)+": "+s.Problem)
+	var issuers sync.WaitGroup
+	for i, issuer := range k.config.Auth.Issuers {
+		if path := strictyaml.Index("auth.issuers", i); k.sound(path) && k.keyFiles(path, issuer) {
+			issuers.Go(func() { k.issuer(ctx, path, issuer) })
 		}
+	}
+	issuers.Wait()
+}
+
+func (k *check) keyFiles(path string, c auth.Issuer) bool {
+	const mend = "put the issuer's keys there, or correct the path"
+	return k.file(path+".jwks_file", c.JWKSFile, mend) && k.file(path+".public_key_file", c.PublicKeyFile, mend) &&
+		k.file(path+".insecure_hmac_secret_file", c.InsecureHMACSecretFile, mend)
+}
+
+func (k *check) issuer(ctx context.Context, path string, c auth.Issuer) {
+	v, err := auth.New(auth.Config{Issuers: []auth.Issuer{c}}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			field, message, _ := strings.Cut(strings.TrimPrefix(line, "issuers[0]."), ": ")
+			k.add(path+"."+field, "%s", message)
+		}
+		return
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- v.Run(ctx) }()
+	status := func() auth.Status { return v.Status()[0] }
+	waitFor(ctx, func() bool { return status().Usable || status().Problem != "" })
+	if s := status(); !s.Usable {
+		k.add(path, "no keys of %s: %s: correct its jwks_url, or make it reachable from here", c.Issuer, cmp.Or(s.Problem, "no answer within "+keysWait.String()))
 	}
 	cancel()
 	<-ended
-	pool.Close()
-	return problems
+}
+
+// servers looks at every server that is configured well. It returns nil where
+// there is none.
+func (k *check) servers(ctx context.Context, version string) *Survey {
+	servers := k.config.upstreams()
+	for name := range servers {
+		if !k.sound(strictyaml.Field("servers", name)) {
+			delete(servers, name)
+		}
+	}
+	if len(servers) == 0 {
+		return nil
+	}
+	survey, err := Look(ctx, servers, version, serversWait)
+	if err != nil {
+		k.add("servers", "%v", err)
+		return nil
+	}
+	for _, s := range survey.State.Servers {
+		if text := survey.Trouble(s, servers[s.Name]); text != "" {
+			k.add(strictyaml.Field("servers", s.Name), "%s", text)
+		}
+	}
+	return survey
 }
 
 func waitFor(ctx context.Context, done func() bool) {

@@ -1,7 +1,10 @@
 package gateway
 
 import (
+	"embed"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -103,23 +106,56 @@ func def[T comparable](field *T, value T) {
 // not to be used. Relative paths in the file are made relative to its
 // directory.
 func Load(path string, env func(string) (string, bool), override func(*Config)) (*Config, []strictyaml.Problem) {
+	c, _, problems := read(path, env, override)
+	return c, problems
+}
+
+// read is Load with the positions that locate further problems. They are nil,
+// and the Config is empty, where the file is no YAML that could be looked into.
+func read(path string, env func(string) (string, bool), override func(*Config)) (*Config, *strictyaml.Positions, []strictyaml.Problem) {
+	c := &Config{}
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return nil, []strictyaml.Problem{{Message: "cannot read the configuration: " + err.Error()}}
+		return c, nil, []strictyaml.Problem{{File: path, Message: unreadable(err) +
+			": write a first configuration with regogate init, or name another with --config"}}
 	}
-	c := &Config{}
 	positions, problems := strictyaml.Decode(data, c, strictyaml.Options{File: path, Dir: filepath.Dir(path), LookupEnv: env})
-	if len(problems) > 0 {
-		return c, problems
+	if positions.Line("") == 0 {
+		return c, nil, problems
 	}
 	if override != nil {
 		override(c)
 	}
 	c.Defaults()
 	c.rebase(filepath.Dir(path))
-	problems = c.Validate()
+	problems = append(problems, without(c.Validate(), problems)...)
 	positions.Locate(problems)
-	return c, problems
+	return c, positions, problems
+}
+
+// without returns what is not a mere consequence of what could not be decoded:
+// no problem at its place, above or below it.
+func without(found, undecoded []strictyaml.Problem) []strictyaml.Problem {
+	return slices.DeleteFunc(found, func(p strictyaml.Problem) bool {
+		return slices.ContainsFunc(undecoded, func(u strictyaml.Problem) bool {
+			return u.Path == "" || below(p.Path, u.Path) || below(u.Path, p.Path)
+		})
+	})
+}
+
+// below reports whether a path is another one or lies in it.
+func below(path, around string) bool {
+	rest, ok := strings.CutPrefix(path, around)
+	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
+}
+
+// unreadable says why a file cannot be read, without its path.
+func unreadable(err error) string {
+	var pathErr *fs.PathError
+	if errors.As(err, &pathErr) {
+		err = pathErr.Err
+	}
+	return "cannot be read: " + err.Error()
 }
 
 // rebase makes the paths in the configuration relative to where it lies.
@@ -132,6 +168,18 @@ func (c *Config) rebase(dir string) {
 		iss := &c.Auth.Issuers[i]
 		paths = append(paths, &iss.JWKSFile, &iss.PublicKeyFile, &iss.InsecureHMACSecretFile)
 	}
+	if r := c.Registry.Redis; r != nil && r.TLS != nil {
+		paths = append(paths, &r.TLS.CAFile, &r.TLS.CertFile, &r.TLS.KeyFile)
+	}
+	for name, s := range c.Servers {
+		under(dir, &s.Dir, &s.TLS.CAFile)
+		c.Servers[name] = s
+	}
+	under(dir, paths...)
+}
+
+// under makes relative paths lie in dir. An empty one stays empty.
+func under(dir string, paths ...*string) {
 	for _, p := range paths {
 		if *p != "" && !filepath.IsAbs(*p) {
 			*p = filepath.Join(dir, *p)
@@ -184,9 +232,13 @@ func (v *validation) check(path string, ok bool, message string) bool {
 }
 
 // policy gives each problem of the policy's configuration the path that it
-// begins with.
+// begins with. Without a directory the process brings the policy along.
 func (v *validation) policy(c *Config) {
-	if err := c.Policy.Validate(); err != nil {
+	p := c.Policy
+	if p.Dir == "" {
+		p.FS = embed.FS{}
+	}
+	if err := p.Validate(); err != nil {
 		for line := range strings.SplitSeq(err.Error(), "\n") {
 			key, message, _ := strings.Cut(line, ": ")
 			v.check("policy."+key, false, message)
