@@ -9,7 +9,10 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
+
+	"github.com/regogate/regogate/registry/strictyaml"
 )
 
 // version is set when a release is linked.
@@ -18,6 +21,7 @@ var version = "dev"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	logging.Disable() // the Redis client's own lines; what matters of them is in ours
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -30,11 +34,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Long:          "regogate stands between agents and MCP servers. It proves who the agent is, looks up\nwhat each tool is, and lets Rego policies decide what the agent sees and may call.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
+		Args:          knownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.AddCommand(serveCommand(), demoCommand(), tokenCommand(), versionCommand(), opaCommand())
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return fmt.Errorf("%s: %w: see %[1]s --help", cmd.CommandPath(), err)
+	})
+	for _, cmd := range []*cobra.Command{serveCommand(), demoCommand(), tokenCommand(), versionCommand()} {
+		cmd.Args = noArguments
+		root.AddCommand(cmd)
+	}
+	root.AddCommand(initCommand(), opaCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(stderr, err)
 		return 1
@@ -42,11 +55,33 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
+// knownCommand refuses what is no command, with the likely one where there is
+// one.
+func knownCommand(root *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, cmd := range root.Commands() {
+		names = append(names, cmd.Name())
+	}
+	if near := strictyaml.Nearest(args[0], names); near != "" {
+		return fmt.Errorf("regogate: unknown command %q: did you mean %s?", args[0], near)
+	}
+	return fmt.Errorf("regogate: unknown command %q: see regogate --help", args[0])
+}
+
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%s: unexpected argument %q: see %[1]s --help", cmd.CommandPath(), args[0])
+	}
+	return nil
+}
+
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of regogate, OPA and Go",
-		Args:  cobra.NoArgs,
 		Run: func(cmd *cobra.Command, _ []string) {
 			fmt.Fprintf(cmd.OutOrStdout(), "regogate %s\nOPA %s\n%s\n", version, opaVersion(), goVersion())
 		},

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -29,48 +28,69 @@ func serveCommand() *cobra.Command {
 		Long: "Runs the gateway that the configuration describes, until SIGINT or SIGTERM. With --check it\n" +
 			"starts nothing: it validates the configuration, reads catalogue and policies, fetches keys,\n" +
 			"reaches every server, and lists all problems at once.",
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := load(path, listen)
-			if err != nil {
-				return err
-			}
+			override := listenOn(listen)
 			if check {
-				return serveCheck(cmd.Context(), config, cmd.OutOrStdout())
+				return serveCheck(cmd.Context(), path, override, cmd.OutOrStdout())
+			}
+			config, problems := gateway.Load(path, os.LookupEnv, override)
+			if err := strictyaml.Err(problems); err != nil {
+				return err
 			}
 			return serve(cmd.Context(), config, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVarP(&path, "config", "c", "regogate.yaml", "configuration file")
+	cmd.Flags().StringVarP(&path, "config", "c", configName, "configuration file")
 	cmd.Flags().StringVar(&listen, "listen", "", "host:port of the listener, instead of the configuration's (also REGOGATE_LISTEN)")
 	cmd.Flags().BoolVar(&check, "check", false, "validate everything, list every problem and exit")
 	return cmd
 }
 
-// load reads the configuration. A flag wins over the environment, that over
-// the file.
-func load(path, listen string) (*gateway.Config, error) {
-	config, problems := gateway.Load(path, os.LookupEnv, func(c *gateway.Config) {
+// listenOn changes where a configuration listens. A flag wins over the
+// environment, that over the file.
+func listenOn(flag string) func(*gateway.Config) {
+	return func(c *gateway.Config) {
 		if env := os.Getenv("REGOGATE_LISTEN"); env != "" {
 			c.Listen = env
 		}
-		if listen != "" {
-			c.Listen = listen
+		if flag != "" {
+			c.Listen = flag
 		}
-	})
-	if err := strictyaml.Err(problems); err != nil {
-		return nil, err
 	}
-	return config, nil
 }
 
-func serveCheck(ctx context.Context, config *gateway.Config, out io.Writer) error {
-	problems := gateway.Check(ctx, config, options(slog.New(slog.DiscardHandler), nil))
-	if len(problems) > 0 {
-		return errors.New(strings.Join(problems, "\n"))
+// serveCheck fails with a line for every problem.
+func serveCheck(ctx context.Context, path string, override func(*gateway.Config), out io.Writer) error {
+	r := gateway.Check(ctx, path, os.LookupEnv, override, options(slog.New(slog.DiscardHandler), nil))
+	if err := strictyaml.Err(r.Problems); err != nil {
+		return err
 	}
-	fmt.Fprintf(out, "all is well: %d servers, %d issuers\n", len(config.Servers), len(config.Auth.Issuers))
+	fmt.Fprintf(out, "all is well: %s, %s\n", count(r.Issuers, "issuer"), count(r.Servers, "server"))
+	if r.Tools == 0 {
+		return nil
+	}
+	fmt.Fprintf(out, "%s offered, %d in force\n", count(r.Tools, "tool"), r.Tools-r.Suggested-r.Unregistered-r.Drifted)
+	for _, n := range []struct {
+		tools int
+		what  string
+	}{
+		{r.Suggested, "only suggested: look through their entries in the catalogue and remove suggested: true"},
+		{r.Unregistered, "not in the catalogue: give them an entry"},
+		{r.Drifted, "not as they were when they were pinned: look at what changed, then correct sha256 in the catalogue"},
+	} {
+		if n.tools > 0 {
+			fmt.Fprintf(out, "  %d %s\n", n.tools, n.what)
+		}
+	}
 	return nil
+}
+
+// count is a number of things in words.
+func count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 func options(log *slog.Logger, records policy.Recorder) gateway.Options {
@@ -81,7 +101,7 @@ func serve(ctx context.Context, config *gateway.Config, stdout io.Writer) error 
 	log := config.Log.Logger(os.Stderr)
 	sink, err := recordSink(config.DecisionLog, stdout)
 	if err != nil {
-		return fmt.Errorf("decision_log.file: %w", err)
+		return fmt.Errorf("decision_log.file: %w: correct the path, or who may write there", err)
 	}
 	records := policy.NewLog(sink, log)
 	err = listenAndRun(ctx, config, log, records)
@@ -96,11 +116,11 @@ const flushTimeout = 10 * time.Second
 func listenAndRun(ctx context.Context, config *gateway.Config, log *slog.Logger, records policy.Recorder) error {
 	g, err := gateway.New(ctx, *config, options(log, records))
 	if err != nil {
-		return err
+		return fmt.Errorf("%w\nregogate serve --check lists everything that is wrong", err)
 	}
 	listener, err := net.Listen("tcp", config.Listen)
 	if err != nil {
-		return errors.Join(fmt.Errorf("listen: %w", err), g.Close())
+		return errors.Join(fmt.Errorf("listen: %w: choose another address, or end what uses this one", err), g.Close())
 	}
 	log.Info("serving", "address", listener.Addr().String(), "public_url", config.PublicURL, "version", version)
 	return g.Run(ctx, listener)

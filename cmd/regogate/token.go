@@ -1,12 +1,15 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
 	"github.com/regogate/regogate/e2e/world"
@@ -23,11 +26,11 @@ func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Mint a token with a key file, for trials and tests",
-		Long: "Signs a token with the private key in --key, which is made (ES256) where the file does not exist\n" +
-			"yet, and prints it. --jwks writes the key set that a gateway verifies it with.\n\n" +
-			"  regogate token --key demo.pem --jwks demo.jwks.json --issuer https://idp.example.com \\\n" +
-			"    --audience mcp-gateway --persona developer",
-		Args: cobra.NoArgs,
+		Long: "Signs a token with the private key in --key and prints it. With the key that regogate init\n" +
+			"--with-key made, this is all:\n\n" +
+			"  regogate token --key demo-key.pem --persona developer\n\n" +
+			"--jwks writes the key set that a gateway verifies the token with; then a key that does not exist\n" +
+			"yet is made (ES256).",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			token, err := f.mint()
 			if err != nil {
@@ -40,60 +43,83 @@ func tokenCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.key, "key", "", "PEM file of the private key (RSA, P-256 or Ed25519)")
 	flags.StringVar(&f.jwks, "jwks", "", "write the public key set to this file, too")
-	flags.StringVar(&f.issuer, "issuer", "", "the claim iss")
-	flags.StringVar(&f.audience, "audience", "", "the claim aud")
-	flags.StringVar(&f.persona, "persona", "", "a persona of the demo: payments, developer, support, analyst, admin; sets sub and roles")
+	flags.StringVar(&f.issuer, "issuer", demoIssuer, "the claim iss")
+	flags.StringVar(&f.audience, "audience", demoAudience, "the claim aud")
+	flags.StringVar(&f.persona, "persona", "", "a persona of the demo: "+strings.Join(world.Personas(), ", ")+"; sets sub and roles")
 	flags.StringVar(&f.subject, "subject", "", "the claim sub")
 	flags.StringVar(&f.claims, "claims", "", "further claims, as a JSON object")
 	flags.DurationVar(&f.valid, "valid", time.Hour, "how long the token is good for")
-	for _, name := range []string{"key", "issuer", "audience"} {
-		if err := cmd.MarkFlagRequired(name); err != nil {
-			panic(err) // the flag is defined above
-		}
-	}
 	return cmd
 }
 
 func (f *tokenFlags) mint() (string, error) {
-	claims := map[string]any{}
-	if f.claims != "" {
-		if err := json.Unmarshal([]byte(f.claims), &claims); err != nil {
-			return "", fmt.Errorf("--claims: %w: give a JSON object, such as '{\"roles\":[\"developer\"]}'", err)
-		}
-	}
-	if f.persona != "" {
-		persona, err := world.Claims(f.persona)
-		if err != nil {
-			return "", fmt.Errorf("--persona: %w", err)
-		}
-		for name, value := range persona {
-			claims[name] = value
-		}
-	}
-	if f.subject != "" {
-		claims["sub"] = f.subject
-	}
-	if claims["sub"] == nil {
-		return "", errors.New("--subject or --persona is needed: a token says whose it is")
+	claims, err := f.claim()
+	if err != nil {
+		return "", err
 	}
 	if f.valid <= 0 {
 		return "", errors.New("--valid: must be more than 0")
 	}
-	signer, err := mint.Open(f.key, "ES256")
+	signer, err := f.signer()
 	if err != nil {
-		return "", fmt.Errorf("--key: %w", err)
-	}
-	if f.jwks != "" {
-		keys, err := mint.KeySet(signer)
-		if err != nil {
-			return "", err
-		}
-		if err := os.WriteFile(f.jwks, keys, 0o644); err != nil {
-			return "", fmt.Errorf("--jwks: %w", err)
-		}
+		return "", err
 	}
 	now := time.Now()
 	claims["iss"], claims["aud"] = f.issuer, f.audience
 	claims["iat"], claims["exp"] = now.Unix(), now.Add(f.valid).Unix()
 	return signer.Sign(claims)
+}
+
+// claim returns the claims that say whose the token is. Numbers in --claims
+// keep their digits.
+func (f *tokenFlags) claim() (map[string]any, error) {
+	claims := map[string]any{}
+	if f.persona != "" {
+		var err error
+		if claims, err = world.Claims(f.persona); err != nil {
+			return nil, fmt.Errorf("--persona: %w", err)
+		}
+	}
+	var further map[string]jsontext.Value
+	if f.claims != "" {
+		if err := json.Unmarshal([]byte(f.claims), &further); err != nil || further == nil {
+			return nil, errors.New(`--claims: is not a JSON object: write it like '{"roles":["developer"]}'`)
+		}
+	}
+	for name, value := range further {
+		claims[name] = value
+	}
+	if f.subject != "" {
+		claims["sub"] = f.subject
+	}
+	if claims["sub"] == nil {
+		return nil, errors.New("--subject: is missing: give it or --persona, for a token says whose it is")
+	}
+	return claims, nil
+}
+
+// signer opens the key. It makes one only where the key set is asked for as
+// well: a mistyped name would give tokens that no gateway knows.
+func (f *tokenFlags) signer() (*mint.Signer, error) {
+	if f.key == "" {
+		return nil, errors.New("--key: is missing: name the key that regogate init --with-key made, or a new one together with --jwks")
+	}
+	if _, err := os.Stat(f.key); errors.Is(err, fs.ErrNotExist) && f.jwks == "" {
+		return nil, fmt.Errorf("--key: %s does not exist: correct the name, or make a new key and its key set with --jwks FILE", f.key)
+	}
+	signer, err := mint.Open(f.key, "ES256")
+	if err != nil {
+		return nil, fmt.Errorf("--key: %w", err)
+	}
+	if f.jwks == "" {
+		return signer, nil
+	}
+	keys, err := mint.KeySet(signer)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(f.jwks, keys, 0o644); err != nil {
+		return nil, fmt.Errorf("--jwks: %w", err)
+	}
+	return signer, nil
 }

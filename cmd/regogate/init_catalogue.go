@@ -1,0 +1,98 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const catalogueHead = `# What each tool of the servers is. Policies decide by this, never by what a server
+# says of itself. Saving the file takes effect at once.
+#
+#   attributes  the domains that it works in: ai analytics commerce crm database developer hr identity
+#               infrastructure marketing messaging payments productivity storage web
+#   effect      read < write < destructive < admin (who may do what); execute: code or commands of the caller's
+#   data        public < internal < personal < financial < secret: the most sensitive that it handles
+#   reach       closed, or external: something leaves to, or comes from, the outside world
+#   env owner labels description   may be set as well; what a server's tools have in common, at the server
+#   sha256      the definition that this was said of; with another one the tool counts as drifted
+#
+# An entry with suggested: true is a guess from words. It is NOT in force: the tool
+# counts as unknown until somebody has judged the entry and removed the mark. A tool
+# without an entry is unknown as well, and the shipped policies show it to nobody.
+version: 1
+`
+
+// catalogueExample stands where there are no servers yet.
+const catalogueExample = `#
+#   stripe:
+#     owner: payments-team
+#     env: production
+#     tools:
+#       create_refund: {attributes: [payments], effect: destructive, data: financial, reach: external}
+servers: {}
+`
+
+// finding is one server with what is suggested for its tools.
+type finding struct {
+	name    string
+	problem string // why there are no tools
+	tools   []suggestion
+}
+
+// catalogueYAML writes the catalogue. Findings and tools are sorted. With
+// accept, suggestions that leave nothing open are written without the mark.
+func catalogueYAML(findings []finding, accept bool) []byte {
+	var b strings.Builder
+	b.WriteString(catalogueHead)
+	empty := true
+	var servers strings.Builder
+	for _, f := range findings {
+		if f.problem != "" {
+			fmt.Fprintf(&servers, "  # %s: its tools are not known: %s\n", f.name, comment(f.problem))
+		}
+		if len(f.tools) == 0 {
+			continue
+		}
+		empty = false
+		fmt.Fprintf(&servers, "  %s:\n", yamlText(f.name))
+		servers.WriteString("    #owner: who answers for it\n")
+		if slices.ContainsFunc(f.tools, func(s suggestion) bool { return len(s.Attributes) == 0 }) {
+			servers.WriteString("    #attributes: [] # for those of its tools that say none; data and reach can stand here, too\n")
+		}
+		servers.WriteString("    env: production # where its calls take effect; the strictest guess\n    tools:\n")
+		for _, s := range f.tools {
+			writeSuggestion(&servers, s, accept)
+		}
+	}
+	if empty {
+		return []byte(b.String() + catalogueExample + servers.String())
+	}
+	return []byte(b.String() + "servers:\n" + servers.String())
+}
+
+func writeSuggestion(b *strings.Builder, s suggestion, accept bool) {
+	missing := s.missing()
+	why := strings.Join(s.Why, "; ")
+	if why == "" {
+		why = "nothing in its name"
+	}
+	fmt.Fprintf(b, "      # from: %s", comment(why))
+	if len(missing) > 0 {
+		fmt.Fprintf(b, "; for you to say: %s", strings.Join(missing, ", "))
+	}
+	var fields []string
+	if len(s.Attributes) > 0 {
+		fields = append(fields, "attributes: "+yamlList(s.Attributes))
+	}
+	for _, f := range []struct{ name, value string }{{"effect", s.Effect}, {"data", s.Data}, {"reach", s.Reach}, {"description", s.Description}} {
+		if f.value != "" {
+			fields = append(fields, f.name+": "+yamlText(f.value))
+		}
+	}
+	fields = append(fields, fmt.Sprintf("sha256: %q", s.SHA256))
+	if !accept || len(missing) > 0 {
+		fields = append(fields, "suggested: true")
+	}
+	fmt.Fprintf(b, "\n      %s: {%s}\n", yamlText(s.Name), strings.Join(fields, ", "))
+}

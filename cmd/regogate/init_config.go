@@ -1,0 +1,72 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"strings"
+	"text/template"
+)
+
+//go:embed init_config.yaml.tmpl
+var configText string
+
+// Names of what init writes, below the directory that it is given.
+const (
+	configName    = "regogate.yaml"
+	catalogueName = "catalogue.yaml"
+	policiesName  = "policies"
+	keyName       = "demo-key.pem"
+	keySetName    = "jwks.json"
+)
+
+// What the tokens of the demo key say, unless they are told otherwise.
+const (
+	demoIssuer   = "regogate-demo"
+	demoAudience = "regogate-demo"
+)
+
+// configYAML writes the configuration. problems says what is wrong with
+// servers, by name.
+func configYAML(withKey bool, list []*draft, problems map[string]string) ([]byte, error) {
+	t, err := template.New(configName).Parse(configText)
+	if err != nil {
+		return nil, err
+	}
+	fields := struct{ DemoKey, Issuer, Audience, KeySet, Catalogue, Policies, Servers string }{
+		"", demoIssuer, demoAudience, keySetName, catalogueName, policiesName, serversYAML(list, problems),
+	}
+	if withKey {
+		fields.DemoKey = keyName
+	}
+	var b strings.Builder
+	if err := t.Execute(&b, fields); err != nil {
+		return nil, err
+	}
+	return []byte(b.String()), nil
+}
+
+func serversYAML(list []*draft, problems map[string]string) string {
+	var b strings.Builder
+	empty := true
+	for _, d := range list {
+		if d.name != d.from {
+			fmt.Fprintf(&b, "  # %s is called %q there.\n", d.name, comment(d.from))
+		}
+		if d.out != "" {
+			fmt.Fprintf(&b, "  # %s is left out: %s\n", d.name, comment(d.out))
+			continue
+		}
+		empty = false
+		if text := problems[d.name]; text != "" {
+			fmt.Fprintf(&b, "  # When this was written: %s\n", comment(text))
+		}
+		fmt.Fprintf(&b, "  %s:\n", yamlText(d.name))
+		for _, line := range d.yaml {
+			b.WriteString("    " + line + "\n")
+		}
+	}
+	if empty {
+		return "servers: {}\n" + b.String()
+	}
+	return "servers:\n" + b.String()
+}

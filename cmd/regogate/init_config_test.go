@@ -1,0 +1,142 @@
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/regogate/regogate/gateway"
+	"github.com/regogate/regogate/gateway/auth"
+	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/policies"
+)
+
+// shownSetting is a line that shows a default.
+var shownSetting = regexp.MustCompile(`(?m)^( *)#([^ #])`)
+
+// TestTheConfigurationTellsTheDefaults reads the configuration as it is written
+// and with every default that it shows: both must mean the same.
+func TestTheConfigurationTellsTheDefaults(t *testing.T) {
+	for _, withKey := range []bool{false, true} {
+		text, err := configYAML(withKey, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		written := loadText(t, string(text))
+		shown := loadText(t, shownSetting.ReplaceAllString(string(text), "$1$2"))
+		issuer := &written.Auth.Issuers[0]
+		skew := auth.DefaultClockSkew
+		issuer.Algorithms, issuer.ClockSkew, issuer.MaxStaleness = []string{"RS256", "ES256", "EdDSA"}, &skew, auth.DefaultMaxStaleness
+		issuer.RefreshInterval = auth.DefaultRefreshInterval
+		if withKey {
+			issuer.RefreshInterval = auth.DefaultFileRefreshInterval
+		}
+		written.Policy.Deadline, written.Policy.ListDeadline = policy.DefaultDeadline, policy.DefaultListDeadline
+		written.Policy.InsecureBuiltins = []string{}
+		written.Registry.MaxStaleness = 30 * time.Second
+		written.AllowedHosts, written.AllowedOrigins, written.TrustedProxies = []string{}, []string{}, []string{}
+		if !reflect.DeepEqual(written, shown) {
+			t.Errorf("with a key %v: without a setting it is\n%+v\nand with all that are shown\n%+v", withKey, written, shown)
+		}
+	}
+}
+
+func loadText(t *testing.T, text string) *gateway.Config {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), configName)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, problems := gateway.Load(path, os.LookupEnv, nil)
+	if len(problems) > 0 {
+		t.Fatalf("%v in\n%s", problems, text)
+	}
+	for _, p := range []*string{&c.Registry.Path, &c.Policy.Dir, &c.DecisionLog.File, &c.Auth.Issuers[0].JWKSFile} {
+		*p = strings.TrimPrefix(*p, filepath.Dir(path)) // differs from one test directory to the other
+	}
+	return c
+}
+
+// TestTheConfigurationNamesEverySetting keeps the written file complete when a
+// setting is added.
+func TestTheConfigurationNamesEverySetting(t *testing.T) {
+	text, err := configYAML(false, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of what is for few, the documentation tells.
+	elsewhere := []string{"addrs", "sentinel", "master", "username", "password", "db", "prefix", "timeout", "cert_file", "key_file",
+		"server_name", "insecure_skip_verify", "insecure_hmac_secret_file", "insecure_jwks_http"}
+	seen := 0
+	for _, name := range settingsOf(reflect.TypeFor[gateway.Config]()) {
+		seen++
+		if !regexp.MustCompile(`\b`+name+`\b`).Match(text) && !strings.Contains(" "+strings.Join(elsewhere, " ")+" ", " "+name+" ") {
+			t.Errorf("%s is not in the configuration that init writes", name)
+		}
+	}
+	if seen < 60 {
+		t.Fatalf("found %d settings: looked in the wrong place", seen)
+	}
+}
+
+func settingsOf(of reflect.Type) (names []string) {
+	switch of.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		return settingsOf(of.Elem())
+	case reflect.Struct:
+	default:
+		return nil
+	}
+	for i := range of.NumField() {
+		name, option, _ := strings.Cut(of.Field(i).Tag.Get("yaml"), ",")
+		if name == "-" || name == "" && option == "" {
+			continue
+		}
+		if name != "" {
+			names = append(names, name)
+		}
+		names = append(names, settingsOf(of.Field(i).Type)...)
+	}
+	return names
+}
+
+// TestAllPoliciesAreCopied: tests and data, byte for byte.
+func TestAllPoliciesAreCopied(t *testing.T) {
+	dir := t.TempDir()
+	s := &starter{dir: dir, vars: &variables{lookup: os.LookupEnv}, out: &strings.Builder{}}
+	if err := s.start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	copied := 0
+	err := fs.WalkDir(policies.FS, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		copied++
+		want, err := fs.ReadFile(policies.FS, name)
+		if err != nil {
+			return err
+		}
+		got, err := os.ReadFile(filepath.Join(dir, policiesName, filepath.FromSlash(name)))
+		if err == nil && string(got) != string(want) {
+			err = fmt.Errorf("%s is another one than the shipped", name)
+		}
+		return err
+	})
+	if err != nil || copied < 5 {
+		t.Fatalf("%d policy files: %v", copied, err)
+	}
+	if problems := policy.Check(policy.Config{Dir: filepath.Join(dir, policiesName)}); len(problems) > 0 {
+		t.Error(problems)
+	}
+	if _, err := policy.New(policy.Config{Dir: filepath.Join(dir, policiesName)}, slog.New(slog.DiscardHandler)); err != nil {
+		t.Error(err)
+	}
+}

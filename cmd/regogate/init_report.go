@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/regogate/regogate/registry"
+	"github.com/regogate/regogate/registry/catalogue"
+)
+
+// report says what was written and what comes next.
+func (s *starter) report(policies int) {
+	at := func(name string) string { return filepath.Join(s.dir, name) }
+	fmt.Fprintf(s.out, "wrote %s, %s and %s (%s)\n", at(configName), at(catalogueName), at(policiesName), count(policies, "file"))
+	if s.withKey {
+		fmt.Fprintf(s.out, "wrote %s, which signs tokens for trials, and %s\n", at(keyName), at(keySetName))
+	}
+	s.reportSuggestions(at(catalogueName))
+	s.reportVariables(at(configName))
+	flag := ""
+	if s.dir != "." {
+		flag = " -c " + at(configName)
+	}
+	fmt.Fprintf(s.out, "\nnext:\n")
+	if !s.withKey {
+		fmt.Fprintf(s.out, "  fill in your issuer under auth.issuers in %s\n", at(configName))
+	}
+	fmt.Fprintf(s.out, "  regogate serve --check%s\n  regogate serve%s\n", flag, flag)
+	if s.withKey {
+		fmt.Fprintf(s.out, "  regogate token --key %s --persona developer\n", at(keyName))
+	}
+}
+
+func (s *starter) reportSuggestions(catalogue string) {
+	tools, open := 0, 0
+	for _, f := range s.findings {
+		for _, t := range f.tools {
+			tools++
+			if len(t.missing()) > 0 {
+				open++
+			}
+		}
+	}
+	switch {
+	case tools == 0:
+	case s.accept:
+		fmt.Fprintf(s.out, "%s: the suggestions of %s are in force, %d leave something open and are not\n", catalogue, count(tools-open, "tool"), open)
+	default:
+		fmt.Fprintf(s.out, "%s: suggestions for %s, none in force yet: judge them and remove suggested: true (%d leave something open)\n", catalogue, count(tools, "tool"), open)
+	}
+}
+
+// reportVariables lists what has to be set, without any value.
+func (s *starter) reportVariables(config string) {
+	list := slices.DeleteFunc(slices.Clone(s.vars.list), func(v *variable) bool {
+		return len(v.places) == 0 || ownByProcess(v.name)
+	})
+	if len(list) == 0 {
+		return
+	}
+	slices.SortFunc(list, func(a, b *variable) int { return strings.Compare(a.name, b.name) })
+	fmt.Fprintf(s.out, "\n%s refers to these variables; no value of %s was copied. Set them before you start it:\n", config, s.from)
+	width := 0
+	for _, v := range list {
+		width = max(width, len(v.name))
+	}
+	for _, v := range list {
+		fmt.Fprintf(s.out, "  export %-*s  # %s%s\n", width+1, v.name+"=", strings.Join(v.places, ", "), s.state(v))
+	}
+}
+
+// state says where the environment has a variable already.
+func (s *starter) state(v *variable) string {
+	switch now, set := s.vars.lookup(v.name); {
+	case !set || now == "":
+		return ""
+	case v.known && now != v.value:
+		return " (set here, but to something else)"
+	}
+	return " (set here)"
+}
+
+// shippedTools returns what the catalogue in the binary says, by shippedKey.
+func shippedTools(ctx context.Context) (map[string]registry.Tool, error) {
+	source, err := registry.OpenFS(catalogue.FS, "shipped", slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, fmt.Errorf("read the shipped catalogue: %w", err)
+	}
+	defer source.Close()
+	c, err := source.Load(ctx, registry.Head{})
+	if err != nil {
+		return nil, fmt.Errorf("read the shipped catalogue: %w", err)
+	}
+	tools := make(map[string]registry.Tool, len(c.Tools))
+	for _, t := range c.Tools {
+		tools[shippedKey(t.Server, t.Name)] = t
+	}
+	return tools, nil
+}
