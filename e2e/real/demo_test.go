@@ -46,7 +46,7 @@ func TestDemo(t *testing.T) {
 	seen := map[int]bool{}
 	for _, r := range got.Personas {
 		personas = append(personas, r.Persona)
-		token := regogate(t, "token", "--key", filepath.Join(dir, "key.pem"), "--issuer", issuerName, "--audience", audience, "--persona", r.Persona)
+		token := regogate(t, "token", "--key", filepath.Join(dir, "key.pem"), "--jwks", filepath.Join(dir, "jwks.json"), "--issuer", issuerName, "--audience", audience, "--persona", r.Persona)
 		n := len(opaEval(t, filepath.Join(dir, "policies"), claimsOf(t, string(token)), inputs))
 		want := report{Persona: r.Persona, Visible: n, AllowedCalls: n, RefusedCalls: len(inputs) - n, ArrivedCalls: n}
 		if r.Problems != nil || r.Visible != want.Visible || r.AllowedCalls != want.AllowedCalls || r.RefusedCalls != want.RefusedCalls ||
