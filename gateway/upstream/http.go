@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -50,6 +51,9 @@ func newWeb(name string, c Config, o Options, changed func()) (*web, error) {
 	if w.headers.Get("User-Agent") == "" {
 		w.headers.Set("User-Agent", o.Name+"/"+o.Version)
 	}
+	if len(c.Headers) > 0 && !private(c.URL) {
+		o.Log.Warn("headers of a server are sent in the clear; use https", "server", name)
+	}
 	w.verdict.Store(uint32(configuredEra(c.Protocol)))
 	w.forced = w.era() != 0
 	dialer := &net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 30 * time.Second}
@@ -69,6 +73,16 @@ func newWeb(name string, c Config, o Options, changed func()) (*web, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return w, nil
+}
+
+// private reports whether nobody can read along on the way to a URL.
+func private(raw string) bool {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	return u.Scheme == "https" || host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 func configuredEra(protocol string) mcp.Era {

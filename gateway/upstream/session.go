@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,9 @@ func (w *web) initialize(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	s.id = header.Get(headerSession)
+	if strings.ContainsFunc(s.id, func(r rune) bool { return r < '!' || r > '~' }) {
+		return nil, broken("its session id holds more than visible ASCII characters")
+	}
 	resp, err := w.post(ctx, s.header(), mcp.NewRequest(mcp.ID{}, greeted, nil))
 	if err != nil {
 		return nil, err
