@@ -248,7 +248,7 @@ func (x *exchange) events(ctx context.Context, events *mcp.EventReader) (*mcp.Me
 func (x *exchange) event(ctx context.Context, data []byte) (*mcp.Message, error) {
 	m, bad := mcp.ParseBackend(data)
 	if bad != nil {
-		x.web.noise.report("sent an event that is no message", data)
+		x.web.noise.report("sent what is no message", data)
 		if id, ok := mcp.ReadID(looseID(data)); ok && id == x.id {
 			return nil, broken("its answer is not valid: %s", bad.Message)
 		}

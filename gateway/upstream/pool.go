@@ -185,8 +185,9 @@ type Call struct {
 }
 
 // Do sends a request to its server and waits for the answer: the server's own
-// JSON-RPC response, result or error, whose id is of no meaning. Its result is
-// as the server sent it, byte for byte, whichever era that is in.
+// JSON-RPC response, result or error, whose id is of no meaning. The message is
+// the caller's; its result is as the server sent it, byte for byte, whichever
+// era that is in.
 //
 // notify, unless it is nil, is called with every notification that belongs to
 // the request, in order and before Do returns, with the client's own progress

@@ -172,7 +172,7 @@ func (s *session) open(ctx context.Context, last string) (*http.Response, error)
 	if last != "" {
 		header.Set("Last-Event-Id", last)
 	}
-	resp, err := s.web.do(ctx, http.MethodGet, header, nil)
+	resp, err := s.web.do(ctx, http.MethodGet, s.web.url, header, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -214,7 +214,7 @@ func (s *session) close() {
 	const most = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
-	if resp, err := s.web.do(ctx, http.MethodDelete, s.header(), nil); err == nil {
+	if resp, err := s.web.do(ctx, http.MethodDelete, s.web.url, s.header(), nil); err == nil {
 		resp.Body.Close()
 	}
 }

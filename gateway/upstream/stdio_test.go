@@ -178,25 +178,29 @@ func TestStdioBadAnswers(t *testing.T) {
 func TestStdioCancel(t *testing.T) {
 	c, record := doubleConfig(t)
 	p := running(t, one(c), quick(nil))
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	pidOf(t, p, "a") // the process is there
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := callTool(ctx, p, "gamma", "a", "slow", "{}")
 	wantKind(t, err, Timeout, "gamma")
+
 	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
 	go func() {
-		eventually(t, "the second call", func() bool { return countRecorded(t, record, `"name":"slow"`) == 2 })
-		stop()
+		_, err := callTool(ctx, p, "gamma", "a", "slow", "{}")
+		done <- err
 	}()
-	_, err = callTool(ctx, p, "gamma", "a", "slow", "{}")
-	wantKind(t, err, Canceled, "gamma")
+	eventually(t, "the second call", func() bool { return countRecorded(t, record, `"name":"slow"`) == 2 })
+	stop()
+	wantKind(t, receive(t, done, "the end of the second call"), Canceled, "gamma")
 	for _, want := range []string{
-		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"the request took too long"}}`,
-		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"the client cancelled the request"}}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"the request took too long"}}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4,"reason":"the client cancelled the request"}}`,
 	} {
 		eventually(t, want, func() bool { return countRecorded(t, record, want) == 1 })
 	}
-	if n := countRecorded(t, record, `"id":2,"method":"tools/call"`); n != 1 {
-		t.Errorf("the call with id 2 was sent %d times", n)
+	if n := countRecorded(t, record, `"id":3,"method":"tools/call"`); n != 1 {
+		t.Errorf("the call with id 3 was sent %d times", n)
 	}
 }
 
