@@ -18,8 +18,8 @@ import (
 // Config says how one server is reached. Zero values of the limits mean the
 // defaults. Variables in it are already expanded.
 type Config struct {
-	// URL of a Streamable HTTP server, http or https. Either URL or Command
-	// is set. The environment's HTTPS_PROXY, HTTP_PROXY and NO_PROXY count;
+	// URL of a server that speaks Streamable HTTP, or HTTP+SSE of 2024-11-05;
+	// http or https. Either URL or Command is set. The environment's HTTPS_PROXY, HTTP_PROXY and NO_PROXY count;
 	// redirects are not followed.
 	URL string `yaml:"url"`
 	// Headers are sent with every request to URL: the gateway's own

@@ -9,9 +9,9 @@ import (
 	"github.com/regogate/regogate/gateway/mcp"
 )
 
-// link is one conversation with a server: a legacy HTTP session, the stateless
-// side of a modern HTTP server, or a process. Its methods may be called
-// concurrently.
+// link is one conversation with a server: a session, the stateless side of a
+// modern HTTP server, a stream of events, or a process. Its methods may be
+// called concurrently.
 type link interface {
 	// call sends one request and returns the server's answer, whose id is of
 	// no meaning to the caller. errStale means that the link is of no use any

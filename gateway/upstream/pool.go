@@ -1,5 +1,5 @@
 // Package upstream is the backend leg: it reaches the MCP servers behind the
-// gateway, over Streamable HTTP and stdio and in both eras of the protocol,
+// gateway, over HTTP and stdio and in both eras of the protocol,
 // keeps their tools' definitions, and sends them the requests that were judged.
 // It judges nothing itself.
 package upstream
@@ -33,7 +33,8 @@ type Options struct {
 	Refresh time.Duration
 	// RetryMin and RetryMax bound the growing time between attempts to reach
 	// a server that is down: 500ms, 30s. An empty list is asked for again
-	// after twice RetryMin at first, Refresh at last.
+	// after twice RetryMin at first, Refresh at last, and a server that says
+	// that its tools changed is looked at no more often than that.
 	RetryMin, RetryMax time.Duration
 }
 

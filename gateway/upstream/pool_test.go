@@ -160,7 +160,7 @@ func TestHanging(t *testing.T) {
 			bad := newWebDouble(t, nil)
 			bad.Config.Handler = tt.handler(bad)
 			c := bad.config()
-			c.ConnectTimeout, c.ListTimeout, c.CallTimeout = 200*time.Millisecond, 200*time.Millisecond, 300*time.Millisecond
+			c.ConnectTimeout, c.ListTimeout, c.CallTimeout = 200*time.Millisecond, 200*time.Millisecond, time.Second
 			began := time.Now()
 			p := running(t, map[string]Config{"alpha": good.config(), "beta": c}, quick(nil))
 			if d := time.Since(began); d > 3*time.Second {
