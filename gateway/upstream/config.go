@@ -19,8 +19,8 @@ import (
 // defaults. Variables in it are already expanded.
 type Config struct {
 	// URL of a server that speaks Streamable HTTP, or HTTP+SSE of 2024-11-05;
-	// http or https. Either URL or Command is set. The environment's HTTPS_PROXY, HTTP_PROXY and NO_PROXY count;
-	// redirects are not followed.
+	// http or https. Either URL or Command is set. The environment's
+	// HTTPS_PROXY, HTTP_PROXY and NO_PROXY count; redirects are not followed.
 	URL string `yaml:"url"`
 	// Headers are sent with every request to URL: the gateway's own
 	// credentials. Nothing of a client's headers is ever sent.

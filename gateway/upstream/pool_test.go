@@ -112,35 +112,40 @@ func TestRecovery(t *testing.T) {
 	until(t, p, "the server again", func(s *State) bool { return s.Server("alpha").Up })
 }
 
+// stall is a double that does something else with the requests that hold text.
+func stall(text string, how http.HandlerFunc) func(d *webDouble) http.Handler {
+	return func(d *webDouble) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			if strings.Contains(string(body), text) {
+				how(w, r)
+				return
+			}
+			r.Body = io.NopCloser(strings.NewReader(string(body)))
+			d.ServeHTTP(w, r)
+		})
+	}
+}
+
+func silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+func headersOnly(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	w.(http.Flusher).Flush()
+	<-r.Context().Done()
+}
+
+func drip(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	for r.Context().Err() == nil {
+		io.WriteString(w, " ")
+		w.(http.Flusher).Flush()
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 // TestHanging is B042.
 func TestHanging(t *testing.T) {
-	stall := func(method string, how func(w http.ResponseWriter, r *http.Request)) func(d *webDouble) http.Handler {
-		return func(d *webDouble) http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				body, _ := io.ReadAll(r.Body)
-				if strings.Contains(string(body), method) {
-					how(w, r)
-					return
-				}
-				r.Body = io.NopCloser(strings.NewReader(string(body)))
-				d.ServeHTTP(w, r)
-			})
-		}
-	}
-	silent := func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-	headers := func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-	}
-	drip := func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		for r.Context().Err() == nil {
-			io.WriteString(w, " ")
-			w.(http.Flusher).Flush()
-			time.Sleep(20 * time.Millisecond)
-		}
-	}
 	for _, tt := range []struct {
 		name    string
 		handler func(d *webDouble) http.Handler
@@ -149,9 +154,9 @@ func TestHanging(t *testing.T) {
 	}{
 		{"everything", stall("jsonrpc", silent), Unavailable, false},
 		{"initialize", stall("initialize", silent), Unavailable, false},
-		{"tools/list", stall("tools/list", headers), 0, false},
+		{"tools/list", stall("tools/list", headersOnly), 0, false},
 		{"tools/call", stall("tools/call", silent), Timeout, true},
-		{"headers, then nothing", stall("tools/call", headers), Timeout, true},
+		{"headers, then nothing", stall("tools/call", headersOnly), Timeout, true},
 		{"a byte at a time", stall("tools/call", drip), Timeout, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

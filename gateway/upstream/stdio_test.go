@@ -155,6 +155,23 @@ func TestStdioProgress(t *testing.T) {
 	}
 }
 
+// TestStdioSharedKeepsApart: what names no request may be about anybody's, so
+// in a process that principals share nobody gets it.
+func TestStdioSharedKeepsApart(t *testing.T) {
+	c, _ := doubleConfig(t)
+	c.Shared = true
+	p := newPool(t, one(c), quick(nil))
+	var methods []string
+	m, err := p.Do(t.Context(), Call{
+		Server: "gamma", Principal: "a", Method: "tools/call",
+		Params: jsontext.Value(`{"name":"progress","_meta":{"progressToken":1}}`),
+	}, func(m *mcp.Message) { methods = append(methods, m.Method) })
+	must(t, m, err)
+	if want := slices.Repeat([]string{progress}, 3); !slices.Equal(methods, want) {
+		t.Errorf("the notifications are %q, want %q", methods, want)
+	}
+}
+
 func TestStdioBadAnswers(t *testing.T) {
 	c, _ := doubleConfig(t)
 	c.MaxResponse = 64 << 10
