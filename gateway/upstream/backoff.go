@@ -67,10 +67,13 @@ func (b *breaker) failed(now time.Time) {
 	}
 }
 
-// worked tells that the server answered.
-func (b *breaker) worked() {
+// worked tells that the server answered. It reports whether that ends a time
+// of failures.
+func (b *breaker) worked() (recovered bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	recovered = b.failures > 0
 	b.failures = 0
 	b.wait.reset()
+	return recovered
 }

@@ -18,8 +18,9 @@ import (
 // Config says how one server is reached. Zero values of the limits mean the
 // defaults. Variables in it are already expanded.
 type Config struct {
-	// URL of a Streamable HTTP server, http or https. Either URL or Command
-	// is set.
+	// URL of a server that speaks Streamable HTTP, or HTTP+SSE of 2024-11-05;
+	// http or https. Either URL or Command is set. The environment's
+	// HTTPS_PROXY, HTTP_PROXY and NO_PROXY count; redirects are not followed.
 	URL string `yaml:"url"`
 	// Headers are sent with every request to URL: the gateway's own
 	// credentials. Nothing of a client's headers is ever sent.
@@ -62,7 +63,8 @@ type Config struct {
 	// for a place until their deadline: 64.
 	MaxConcurrent int `yaml:"max_concurrent"`
 	// MaxSessions bounds sessions or processes, one for each principal: 64.
-	// The one idle for longest makes room for a new one.
+	// The one idle for longest makes room for a new one. Discovery has
+	// another one of its own.
 	MaxSessions int `yaml:"max_sessions"`
 }
 
@@ -247,8 +249,8 @@ func (c Config) validateLimits(p *problems) {
 	if c.MaxConcurrent < 0 {
 		p.add("max_concurrent", "must not be negative")
 	}
-	if c.MaxSessions < 0 || c.MaxSessions == 1 {
-		p.add("max_sessions", "must be at least 2: discovery needs one of its own")
+	if c.MaxSessions < 0 {
+		p.add("max_sessions", "must not be negative")
 	}
 }
 

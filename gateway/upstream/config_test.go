@@ -42,10 +42,10 @@ func TestConfigValidate(t *testing.T) {
 		}},
 		{"of a command", "url: http://a/\nargs: [x]", []string{"s: args, env, dir and shared are for a command; remove them or the url"}},
 		{"of a url", "command: a\nheaders: {x: v}", []string{"s: headers and tls are for a url; remove them or the command"}},
-		{"limits", "{command: a, protocol: new, call_timeout: -1s, max_response: 1KiB, max_concurrent: -1, max_sessions: 1}", []string{
+		{"limits", "{command: a, protocol: new, call_timeout: -1s, max_response: 1KiB, max_concurrent: -1, max_sessions: -1}", []string{
 			"s.protocol: want auto, legacy or modern", "s.call_timeout: must not be negative",
 			"s.max_response: must be between 4KiB and 1GiB", "s.max_concurrent: must not be negative",
-			"s.max_sessions: must be at least 2: discovery needs one of its own",
+			"s.max_sessions: must not be negative",
 		}},
 		{"NUL and names", `{command: "a\0", args: [a, "b\0"], env: {"A=B": x, C: "secret\0"}, dir: /no/such/dir}`, []string{
 			"s.command: holds a NUL character", "s.args[1]: holds a NUL character",

@@ -3,8 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"io"
-	"os"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -29,8 +27,8 @@ const (
 	inboundQueue  = 256
 )
 
-// conn is JSON-RPC over a pair of streams, one message a line, with any number
-// of requests under way. Ids and progress tokens are its own.
+// conn is JSON-RPC over one channel that all requests share, with any number of
+// them under way. Ids and progress tokens are its own.
 type conn struct {
 	noise  *noise
 	client jsontext.Value // our clientInfo
@@ -70,36 +68,37 @@ type pending struct {
 	sent bool // the server may have seen it; guarded by conn.mu
 }
 
-// serve starts reading r and writing w. The caller calls fail in the end, then
-// closes both, which must unblock a read and a write, and waits for wg.
-func (c *conn) serve(r io.Reader, w io.Writer) {
+// serve starts both directions. read calls each for every line until nothing
+// more can come; its error ends the conn, and nil leaves that to the caller.
+// write sends one message and reports whether any of it may have arrived; its
+// error ends the conn. The caller calls fail in the end, has whatever the two
+// wait for end, and waits for wg.
+func (c *conn) serve(read func(each func(line []byte, cut bool)) error, write func(o outgoing) (sent bool, err error)) {
 	c.out = make(chan outgoing, outboundQueue)
 	c.eof = make(chan struct{})
 	c.dead = make(chan struct{})
 	c.pending = map[mcp.ID]*pending{}
-	c.wg.Go(func() { c.write(w) })
 	c.wg.Go(func() {
-		defer close(c.eof)
-		if err := readLines(r, c.limit, c.line); err != nil && !errors.Is(err, os.ErrClosed) {
-			c.fail(unavailable("read its standard output: %w", err))
-		}
-	})
-}
-
-func (c *conn) write(w io.Writer) {
-	for {
-		select {
-		case o := <-c.out:
-			c.mark(o.of, true)
-			if n, err := w.Write(o.line); err != nil {
-				c.mark(o.of, n > 0)
-				c.fail(unavailable("write to its standard input: %w", err))
+		for {
+			select {
+			case o := <-c.out:
+				c.mark(o.of, true)
+				if sent, err := write(o); err != nil {
+					c.mark(o.of, sent)
+					c.fail(err)
+					return
+				}
+			case <-c.dead:
 				return
 			}
-		case <-c.dead:
-			return
 		}
-	}
+	})
+	c.wg.Go(func() {
+		defer close(c.eof)
+		if err := read(c.line); err != nil {
+			c.fail(err)
+		}
+	})
 }
 
 func (c *conn) mark(p *pending, sent bool) {
@@ -253,7 +252,7 @@ func (c *conn) post(m *mcp.Message) {
 	select {
 	case c.out <- outgoing{line: line}:
 	default:
-		c.noise.report("does not read its standard input; a message was left out", nil)
+		c.noise.report("does not take what it is sent; a message was left out", nil)
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// kickGap is the least time between two looks at one server, however often it
-// says that its tools changed.
-const kickGap = time.Second
+// doubted is how many times in a row a server that had tools may say that it
+// has none before that is believed: it may only be starting.
+const doubted = 3
 
 // run discovers the server until ctx ends. It calls settled once, after the
 // first look.
@@ -36,7 +36,9 @@ func (s *server) rest(ctx context.Context, began time.Time, wait time.Duration) 
 	case <-timer.C:
 		return true
 	case <-s.kick:
-		return !within(ctx.Done(), kickGap-time.Since(began))
+		// However often it says that its tools changed.
+		gap := 2 * s.options.RetryMin
+		return !within(ctx.Done(), gap-time.Since(began))
 	}
 }
 
@@ -57,12 +59,19 @@ func (s *server) discover(ctx context.Context) time.Duration {
 	s.breaker.worked()
 	s.retry.reset()
 	s.complain(left)
-	s.show(found)
-	if len(found.Tools) == 0 {
-		return s.empty.next() // it may only be warming up
+	if len(found.Tools) > 0 {
+		s.empty.reset()
+		s.empties = 0
+		s.show(found)
+		return jitter(s.options.Refresh)
 	}
-	s.empty.reset()
-	return jitter(s.options.Refresh)
+	if before := s.view.Load(); len(before.Tools) > 0 && s.empties < doubted {
+		s.empties++
+		found.Tools, found.byName, found.Listed = before.Tools, before.byName, before.Listed
+		found.Problem = "its list of tools is suddenly empty"
+	}
+	s.show(found)
+	return s.empty.next()
 }
 
 // failed keeps what is known of a server that cannot be looked at.
@@ -118,6 +127,9 @@ func (s *server) inspect(ctx context.Context) (found *Server, left []string, err
 	defer cancel()
 	told, list, err := s.read(ctx, e.link)
 	if err != nil {
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = &fault{kind: Timeout, err: fmt.Errorf("its tools could not be read within %s", s.config.ListTimeout)}
+		}
 		if key != "" {
 			// The next look begins anew, with another session or process;
 			// one that others share stays.

@@ -3,10 +3,12 @@ package upstream
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -246,4 +248,32 @@ func alive(pid int) bool {
 	}
 	_, after, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(after, "Z")
+}
+
+// gatewayEnv, when set, makes the test binary act as a gateway that has a
+// double as its server and whose record it names.
+const gatewayEnv = "REGOGATE_TEST_GATEWAY"
+
+func runGateway() {
+	self, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	p, err := New(map[string]Config{"gamma": {Command: self, Env: map[string]strictyaml.Secret{
+		doubleEnv: "on,stubborn", recordEnv: strictyaml.Secret(os.Getenv(gatewayEnv)),
+	}}}, quick(nil))
+	if err != nil {
+		panic(err)
+	}
+	go p.Run(context.Background())
+	// Threads come and go; the server must not go with one of them.
+	for {
+		done := make(chan struct{})
+		go func() {
+			runtime.LockOSThread() // for good, so that the thread ends
+			close(done)
+		}()
+		<-done
+		time.Sleep(time.Millisecond)
+	}
 }

@@ -61,7 +61,7 @@ func discovered(m *mcp.Message) (mcp.Era, *hello, error) {
 	h.capabilities = object(mcp.Get(members, "capabilities"))
 	h.instructions, _ = mcp.Text(mcp.Get(members, "instructions"))
 	if meta, err := mcp.Split(mcp.Get(members, "_meta")); err == nil {
-		h.info = object(mcp.Get(meta, reserved+"serverInfo"))
+		h.info = object(mcp.Get(meta, mcp.MetaServerInfo))
 	}
 	return mcp.Modern, h, nil
 }

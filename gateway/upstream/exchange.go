@@ -25,8 +25,9 @@ type exchange struct {
 	notify func(*mcp.Message)
 	cancel context.CancelFunc // ends the context of the HTTP request
 
-	session *session // nil in the modern era
-	refused bool     // with HTTP status 400
+	session  *session // nil in the modern era
+	refused  bool     // with HTTP status 400
+	streamed bool     // the body need not be read to its end
 }
 
 // answer reads the answer to the request from its HTTP response, and cancels
@@ -34,21 +35,20 @@ type exchange struct {
 func (x *exchange) answer(ctx context.Context, resp *http.Response) (*mcp.Message, error) {
 	m, err := x.read(ctx, resp)
 	switch {
-	case err == nil:
-		// A stream that ends now leaves its connection for the next request.
-		x.web.aside(ctx, func(ctx context.Context) { x.linger(ctx, resp) })
+	case err == nil && x.streamed:
+		x.web.aside(ctx, func(context.Context) { x.linger(resp) })
 		return m, nil
-	case ctx.Err() != nil:
+	case err != nil && ctx.Err() != nil:
 		err = ctx.Err()
 	}
 	x.cancel()
 	resp.Body.Close()
-	return nil, err
+	return m, err
 }
 
-// linger reads on for a moment, since a connection is only used again when its
-// response has been read to the end.
-func (x *exchange) linger(ctx context.Context, resp *http.Response) {
+// linger reads on for a moment: a stream that ends now leaves its connection
+// for the next request, and most do.
+func (x *exchange) linger(resp *http.Response) {
 	const moment = 100 * time.Millisecond
 	timer := time.AfterFunc(moment, x.cancel)
 	_, _ = io.CopyN(io.Discard, resp.Body, 4<<10)
@@ -73,6 +73,7 @@ func (x *exchange) read(ctx context.Context, resp *http.Response) (*mcp.Message,
 		}
 		return x.single(data)
 	case "text/event-stream":
+		x.streamed = true
 		return x.stream(ctx, body)
 	case "":
 		return nil, broken("it answered a request with HTTP status %d and no content", resp.StatusCode)
@@ -247,7 +248,7 @@ func (x *exchange) events(ctx context.Context, events *mcp.EventReader) (*mcp.Me
 func (x *exchange) event(ctx context.Context, data []byte) (*mcp.Message, error) {
 	m, bad := mcp.ParseBackend(data)
 	if bad != nil {
-		x.web.noise.report("sent an event that is no message", data)
+		x.web.noise.report("sent what is no message", data)
 		if id, ok := mcp.ReadID(looseID(data)); ok && id == x.id {
 			return nil, broken("its answer is not valid: %s", bad.Message)
 		}

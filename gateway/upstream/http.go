@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"net/url"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,10 +29,21 @@ type web struct {
 	noise   *noise
 	changed func()
 
-	verdict atomic.Uint32 // an mcp.Era
-	forced  bool          // by the configuration
-	wg      sync.WaitGroup
+	configured mcp.Era       // 0 is auto
+	patience   time.Duration // how long a probe is waited for
+	found      atomic.Uint32 // a way
+	wg         sync.WaitGroup
 }
+
+// way is how a server turned out to be spoken to.
+type way uint32
+
+const (
+	wayUnknown way = iota
+	waySessions
+	wayEvents // HTTP with SSE, of 2024-11-05
+	wayModern
+)
 
 const headerSession = "Mcp-Session-Id"
 
@@ -50,8 +62,11 @@ func newWeb(name string, c Config, o Options, changed func()) (*web, error) {
 	if w.headers.Get("User-Agent") == "" {
 		w.headers.Set("User-Agent", o.Name+"/"+o.Version)
 	}
-	w.verdict.Store(uint32(configuredEra(c.Protocol)))
-	w.forced = w.era() != 0
+	if len(c.Headers) > 0 && !private(c.URL) {
+		o.Log.Warn("headers of a server are sent in the clear; use https", "server", name)
+	}
+	w.configured, w.patience = configuredEra(c.Protocol), c.ConnectTimeout/2
+	w.forget()
 	dialer := &net.Dialer{Timeout: c.ConnectTimeout, KeepAlive: 30 * time.Second}
 	w.client = &http.Client{
 		Transport: &http.Transport{
@@ -71,6 +86,16 @@ func newWeb(name string, c Config, o Options, changed func()) (*web, error) {
 	return w, nil
 }
 
+// private reports whether nobody can read along on the way to a URL.
+func private(raw string) bool {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return false
+	}
+	host := u.Hostname()
+	return u.Scheme == "https" || host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
 func configuredEra(protocol string) mcp.Era {
 	switch protocol {
 	case "legacy":
@@ -81,18 +106,20 @@ func configuredEra(protocol string) mcp.Era {
 	return 0
 }
 
-func (w *web) era() mcp.Era { return mcp.Era(w.verdict.Load()) }
+func (w *web) way() way { return way(w.found.Load()) }
 
-// forget has the era found out again, unless it is configured.
+// forget has the way found out again, unless it is configured.
 func (w *web) forget() {
-	if !w.forced {
-		w.verdict.Store(0)
+	if w.configured == mcp.Modern {
+		w.found.Store(uint32(wayModern))
+		return
 	}
+	w.found.Store(uint32(wayUnknown))
 }
 
 // key: a modern server knows no sessions.
 func (w *web) key(principal string) string {
-	if w.era() == mcp.Modern {
+	if w.way() == wayModern {
 		return ""
 	}
 	return principal
@@ -103,44 +130,89 @@ func (w *web) close() {
 	w.client.CloseIdleConnections()
 }
 
-// dial finds out the server's era where it is not known, and begins a session
-// with a legacy server.
+// dial finds out the way where it is not known, and begins a session with a
+// legacy server.
 func (w *web) dial(ctx context.Context) (link, error) {
-	era := w.era()
-	if era == 0 {
-		var err error
-		if era, err = w.probe(ctx); err != nil {
+	switch w.way() {
+	case wayModern:
+		return &stateless{web: w}, nil
+	case waySessions:
+		return linkOf(w.initialize(ctx))
+	case wayEvents:
+		return linkOf(w.openEvents(ctx))
+	}
+	if w.configured != mcp.Legacy {
+		modern, err := w.probe(ctx)
+		if err != nil {
 			return nil, err
 		}
+		if modern {
+			w.found.Store(uint32(wayModern))
+			return &stateless{web: w}, nil
+		}
 	}
-	if era == mcp.Modern {
-		w.verdict.Store(uint32(era))
-		return &stateless{web: w}, nil
-	}
+	return w.dialLegacy(ctx)
+}
+
+// dialLegacy tries the older transport where the newer one is not there.
+func (w *web) dialLegacy(ctx context.Context) (link, error) {
 	s, err := w.initialize(ctx)
+	if err == nil {
+		w.found.Store(uint32(waySessions))
+		return s, nil
+	}
+	if !notHere(err) {
+		return nil, err
+	}
+	if e, err := w.openEvents(ctx); err == nil {
+		w.found.Store(uint32(wayEvents))
+		return e, nil
+	}
+	return nil, err
+}
+
+// linkOf keeps a nil pointer from becoming a link.
+func linkOf[L link](l L, err error) (link, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.verdict.Store(uint32(era))
-	return s, nil
+	return l, nil
+}
+
+// notHere reports whether a server knows nothing of POSTs to its URL.
+func notHere(err error) bool {
+	var e *httpError
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed:
+		return true
+	}
+	return false
 }
 
 // probe sends a modern request. Whatever answers it in another way than a
 // modern server does not know it; only what says nothing of the era is an
 // error.
-func (w *web) probe(ctx context.Context) (mcp.Era, error) {
-	m, err := (&stateless{web: w}).call(ctx, request{method: discover})
+func (w *web) probe(ctx context.Context) (modern bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, w.patience)
+	defer cancel()
+	m, err := (&stateless{web: w}).call(limited, request{method: discover})
 	var status *httpError
 	switch {
 	case err == nil:
 		era, _, err := discovered(m)
-		return era, err
-	case errors.As(err, &status) && !status.saysNothing():
-		return mcp.Legacy, nil
-	case errors.As(err, &status) || kindOf(err) != Broken:
-		return 0, err
+		return era == mcp.Modern, err
+	case errors.As(err, &status):
+		if status.saysNothing() {
+			return false, err
+		}
+	case ctx.Err() == nil && limited.Err() != nil: // perhaps it answers to what it knows
+	case kindOf(err) != Broken:
+		return false, err
 	}
-	return mcp.Legacy, nil
+	return false, nil
 }
 
 // httpError is an HTTP response that is no answer to the request.
@@ -179,12 +251,12 @@ func (e *httpError) fault() error {
 // do sends one HTTP request with the configured headers and those given. The
 // caller closes the response's body. The error is the context's, or Broken
 // where the connection failed after it had been made.
-func (w *web) do(ctx context.Context, method string, header http.Header, body []byte) (*http.Response, error) {
+func (w *web) do(ctx context.Context, method, to string, header http.Header, body []byte) (*http.Response, error) {
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
-	req, err := http.NewRequestWithContext(ctx, method, w.url, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(body))
 	if err != nil {
 		return nil, unavailable("make a request: %w", bare(err))
 	}
@@ -209,7 +281,7 @@ func (w *web) do(ctx context.Context, method string, header http.Header, body []
 func (w *web) post(ctx context.Context, header http.Header, m *mcp.Message) (*http.Response, error) {
 	header.Set("Content-Type", "application/json")
 	header.Set("Accept", "application/json, text/event-stream")
-	return w.do(ctx, http.MethodPost, header, m.Append(nil))
+	return w.do(ctx, http.MethodPost, w.url, header, m.Append(nil))
 }
 
 // aside runs f beside the request that gave rise to it, which may be over, for

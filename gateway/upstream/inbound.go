@@ -51,7 +51,7 @@ func (c *conn) respond(m *mcp.Message) {
 
 // tooLong: nobody knows whose answer it was, unless only one can be meant.
 func (c *conn) tooLong(text []byte) {
-	c.noise.report("wrote a line that is too long", text)
+	c.noise.report("sent a line that is too long", text)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if text[0] != '{' || len(c.pending) != 1 {
@@ -65,7 +65,7 @@ func (c *conn) tooLong(text []byte) {
 // unreadable: noise is skipped, but an answer that is not valid must not leave
 // its request waiting for the deadline.
 func (c *conn) unreadable(text []byte, bad *mcp.Error) {
-	c.noise.report("wrote a line that is no message", text)
+	c.noise.report("sent what is no message", text)
 	id, ok := mcp.ReadID(looseID(text))
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"github.com/regogate/regogate/gateway/mcp"
 )
 
-// link is one conversation with a server: a legacy HTTP session, the stateless
-// side of a modern HTTP server, or a process. Its methods may be called
-// concurrently.
+// link is one conversation with a server: a session, the stateless side of a
+// modern HTTP server, a stream of events, or a process. Its methods may be
+// called concurrently.
 type link interface {
 	// call sends one request and returns the server's answer, whose id is of
 	// no meaning to the caller. errStale means that the link is of no use any
@@ -105,7 +105,7 @@ func (l *links) enter(key string, now time.Time) (*entry, error) {
 		return nil, busy("it keeps ending by itself and is started again in %s", d.until.Sub(now).Round(time.Millisecond))
 	}
 	if e == nil {
-		if len(l.entries) >= l.limit && !l.evict() {
+		if key != discovery && l.isFull() && !l.evict() {
 			return nil, busy("all of its %d sessions are in use", l.limit)
 		}
 		e = l.make(key)
@@ -219,12 +219,23 @@ func (l *links) worked(key string) {
 	delete(l.deaths, key)
 }
 
+// isFull reports whether principals have as many links as they may. The
+// gateway's own link does not count, lest a server that is merely busy seem to
+// be down.
+func (l *links) isFull() bool {
+	n := len(l.entries)
+	if l.entries[discovery] != nil {
+		n--
+	}
+	return n >= l.limit
+}
+
 // evict makes room by removing the entry that is idle for longest. It reports
 // whether there was one.
 func (l *links) evict() bool {
 	var oldest *entry
 	for _, e := range l.entries {
-		if e.users == 0 && e.isReady() && (oldest == nil || e.used.Before(oldest.used)) {
+		if e.key != discovery && e.users == 0 && e.isReady() && (oldest == nil || e.used.Before(oldest.used)) {
 			oldest = e
 		}
 	}

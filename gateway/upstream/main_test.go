@@ -24,6 +24,10 @@ func TestMain(m *testing.M) {
 		runDouble(strings.Split(traits, ","))
 		return
 	}
+	if os.Getenv(gatewayEnv) != "" {
+		runGateway()
+		return
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -43,10 +47,6 @@ func (j *journal) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.b.String()
-}
-
-func (j *journal) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // quick are options under which a test need not wait long for anything.
@@ -72,11 +72,18 @@ func newPool(t *testing.T, servers map[string]Config, o Options) *Pool {
 	return p
 }
 
-// running makes a pool, runs it until the test ends, and waits for its first
-// look at all servers.
+// running makes a pool that runs until the test ends.
 func running(t *testing.T, servers map[string]Config, o Options) *Pool {
 	t.Helper()
 	p := newPool(t, servers, o)
+	run(t, p)
+	return p
+}
+
+// run runs a pool until the test ends, and waits for its first look at all
+// servers.
+func run(t *testing.T, p *Pool) {
+	t.Helper()
 	done := make(chan struct{})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -88,7 +95,6 @@ func running(t *testing.T, servers map[string]Config, o Options) *Pool {
 		<-done
 	})
 	receive(t, p.Settled(), "the first look at all servers")
-	return p
 }
 
 // receive waits for a channel, but not for ever.

@@ -13,8 +13,6 @@ const (
 	// relatedTask is the one reserved name that a legacy revision defines
 	// (2025-11-25, tasks).
 	relatedTask = reserved + "related-task"
-
-	progressToken = "progressToken"
 )
 
 // Notifications that are ours to act on and go no further: the client leg says
@@ -47,13 +45,13 @@ func outbound(params jsontext.Value, h *hello, client jsontext.Value, id mcp.ID)
 	}
 	var sets []mcp.Set
 	if meta.ProgressToken != nil {
-		sets = append(sets, mcp.Set{Name: progressToken, Value: id.Raw()})
+		sets = append(sets, mcp.Set{Name: mcp.MetaProgressToken, Value: id.Raw()})
 	}
 	if h.era == mcp.Modern {
 		sets = append(sets,
-			mcp.Set{Name: reserved + "protocolVersion", Value: mcp.String(h.version)},
-			mcp.Set{Name: reserved + "clientInfo", Value: client},
-			mcp.Set{Name: reserved + "clientCapabilities", Value: jsontext.Value("{}")})
+			mcp.Set{Name: mcp.MetaProtocolVersion, Value: mcp.String(h.version)},
+			mcp.Set{Name: mcp.MetaClientInfo, Value: client},
+			mcp.Set{Name: mcp.MetaClientCapabilities, Value: jsontext.Value("{}")})
 	} else {
 		sets = append(sets, withoutReserved(meta.Raw)...)
 	}
@@ -87,7 +85,7 @@ func restore(m *mcp.Message, id mcp.ID, token jsontext.Value) *mcp.Message {
 	if token == nil || progressOf(m) != id {
 		return nil
 	}
-	params, err := mcp.Edit(m.Params, mcp.Set{Name: progressToken, Value: token})
+	params, err := mcp.Edit(m.Params, mcp.Set{Name: mcp.MetaProgressToken, Value: token})
 	if err != nil {
 		return nil
 	}
@@ -100,6 +98,6 @@ func progressOf(m *mcp.Message) mcp.ID {
 	if err != nil {
 		return mcp.ID{}
 	}
-	id, _ := mcp.ReadID(mcp.Get(members, progressToken))
+	id, _ := mcp.ReadID(mcp.Get(members, mcp.MetaProgressToken))
 	return id
 }

@@ -1,5 +1,5 @@
 // Package upstream is the backend leg: it reaches the MCP servers behind the
-// gateway, over Streamable HTTP and stdio and in both eras of the protocol,
+// gateway, over HTTP and stdio and in both eras of the protocol,
 // keeps their tools' definitions, and sends them the requests that were judged.
 // It judges nothing itself.
 package upstream
@@ -33,7 +33,8 @@ type Options struct {
 	Refresh time.Duration
 	// RetryMin and RetryMax bound the growing time between attempts to reach
 	// a server that is down: 500ms, 30s. An empty list is asked for again
-	// after twice RetryMin at first, Refresh at last.
+	// after twice RetryMin at first, Refresh at last, and a server that says
+	// that its tools changed is looked at no more often than that.
 	RetryMin, RetryMax time.Duration
 }
 
@@ -185,8 +186,9 @@ type Call struct {
 }
 
 // Do sends a request to its server and waits for the answer: the server's own
-// JSON-RPC response, result or error, whose id is of no meaning. Its result is
-// as the server sent it, byte for byte, whichever era that is in.
+// JSON-RPC response, result or error, whose id is of no meaning. The message is
+// the caller's; its result is as the server sent it, byte for byte, whichever
+// era that is in.
 //
 // notify, unless it is nil, is called with every notification that belongs to
 // the request, in order and before Do returns, with the client's own progress

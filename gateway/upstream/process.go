@@ -67,9 +67,25 @@ func (p *program) start(s *starter) (*process, error) {
 	pr.conn = &conn{
 		noise: p.noise, client: p.client, limit: p.limit, shared: p.shared, changed: p.changed,
 	}
-	pr.conn.serve(pr.out, pr.in)
+	pr.conn.serve(pr.read, pr.write)
 	go pr.supervise()
 	return pr, nil
+}
+
+func (pr *process) read(each func(line []byte, cut bool)) error {
+	err := readLines(pr.out, pr.prog.limit, each)
+	if err != nil && !errors.Is(err, os.ErrClosed) {
+		return unavailable("read its standard output: %w", err)
+	}
+	return nil
+}
+
+func (pr *process) write(o outgoing) (sent bool, err error) {
+	n, err := pr.in.Write(o.line)
+	if err != nil {
+		return n > 0, unavailable("write to its standard input: %w", err)
+	}
+	return true, nil
 }
 
 // pipes connects the three streams. They are ours rather than os/exec's, whose

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,7 @@ type server struct {
 
 	// Of the goroutine that discovers:
 	retry, empty backoff
+	empties      int             // lists without tools in a row that were not believed
 	said         map[string]bool // complaints of the last look, each logged once
 }
 
@@ -95,9 +97,11 @@ func (s *server) do(ctx context.Context, call Call, notify func(*mcp.Message)) (
 	m, err := s.admit(ctx, call, notify)
 	switch {
 	case err == nil:
-		s.breaker.worked()
-		if m.Error != nil && readError(m.Error).Code == mcp.CodeHeaderMismatch {
-			s.look() // it may have changed which arguments it wants as headers
+		recovered := s.breaker.worked()
+		// It may have changed which arguments it wants as headers.
+		outdated := m.Error != nil && readError(m.Error).Code == mcp.CodeHeaderMismatch
+		if recovered || outdated {
+			s.look()
 		}
 		return m, nil
 	case kindOf(err) == Unavailable && !errors.Is(err, errBusy):
@@ -107,6 +111,9 @@ func (s *server) do(ctx context.Context, call Call, notify func(*mcp.Message)) (
 		if s.view.Load().Up {
 			s.look()
 		}
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("no answer in time: %w", err)
 	}
 	return nil, &Error{Kind: kindOf(err), Server: s.name, Err: err}
 }
@@ -164,6 +171,7 @@ func (s *server) once(ctx context.Context, key string, r request) (*mcp.Message,
 		s.links.worked(key)
 	case errors.Is(err, errStale):
 		s.links.drop(e)
+		s.look() // the server has been restarted, perhaps with other tools
 	}
 	return m, err
 }

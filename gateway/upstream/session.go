@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,9 @@ func (w *web) initialize(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	s.id = header.Get(headerSession)
+	if strings.ContainsFunc(s.id, func(r rune) bool { return r < '!' || r > '~' }) {
+		return nil, broken("its session id holds more than visible ASCII characters")
+	}
 	resp, err := w.post(ctx, s.header(), mcp.NewRequest(mcp.ID{}, greeted, nil))
 	if err != nil {
 		return nil, err
@@ -168,7 +172,7 @@ func (s *session) open(ctx context.Context, last string) (*http.Response, error)
 	if last != "" {
 		header.Set("Last-Event-Id", last)
 	}
-	resp, err := s.web.do(ctx, http.MethodGet, header, nil)
+	resp, err := s.web.do(ctx, http.MethodGet, s.web.url, header, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +214,7 @@ func (s *session) close() {
 	const most = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
-	if resp, err := s.web.do(ctx, http.MethodDelete, s.header(), nil); err == nil {
+	if resp, err := s.web.do(ctx, http.MethodDelete, s.web.url, s.header(), nil); err == nil {
 		resp.Body.Close()
 	}
 }

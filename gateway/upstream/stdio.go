@@ -107,6 +107,11 @@ func (t *stdio) greet(ctx context.Context, c *conn) (*hello, error) {
 			return nil, broken("it does not answer %s as a modern server does", discover)
 		}
 	}
+	return c.greet(ctx)
+}
+
+// greet begins a conversation of the legacy era.
+func (c *conn) greet(ctx context.Context) (*hello, error) {
 	m, err := c.call(ctx, legacyLeg(), initializeRequest(c.client))
 	if err != nil {
 		return nil, err
