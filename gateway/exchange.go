@@ -155,13 +155,11 @@ func (x *exchange) attrs() []slog.Attr {
 		slog.String("path", clip(x.r.URL.Path)),
 		slog.Int("status", x.answer.status),
 		slog.String("outcome", x.outcome),
-		slog.Duration("total", x.stages.total),
-		slog.Duration("auth", x.stages.auth),
-		slog.Duration("registry", x.stages.registry),
-		slog.Duration("policy", x.stages.policy),
-		slog.Duration("upstream", x.stages.upstream),
 		slog.Int64("bytes_out", x.answer.bytes),
 		slog.String("remote_addr", x.g.remoteAddr(x.r)),
+	}
+	for _, stage := range x.stages.list() {
+		attrs = append(attrs, slog.Float64(stage.Name+"_ms", milliseconds(stage.Took)))
 	}
 	if x.principal != nil {
 		attrs = append(attrs, slog.String("issuer", x.principal.Issuer), slog.String("subject", x.principal.Subject))

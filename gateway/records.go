@@ -32,10 +32,12 @@ func (s *stages) serverTiming() string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%s;dur=%.3f", stage.Name, float64(stage.Took)/float64(time.Millisecond))
+		fmt.Fprintf(&b, "%s;dur=%.3f", stage.Name, milliseconds(stage.Took))
 	}
 	return b.String()
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // The rules that decide, as decision records name them.
 const (
