@@ -205,7 +205,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // environment shows that a server over stdio does not inherit what the gateway
-// has in its environment, and is given no token.
+// has in its environment, and that no server is sent a client's token.
 func environment(t *testing.T, s *stand) {
 	session, err := connect(t, s.URL+"/mcp", s.tokens[builder], nil)
 	if err != nil {
@@ -225,8 +225,9 @@ func environment(t *testing.T, s *stand) {
 	}
 	for server, r := range s.recorders {
 		for _, m := range r.messages(t) {
-			if strings.Contains(m.raw, s.tokens[builder]) || strings.Contains(m.raw, s.tokens[clerk]) {
-				t.Errorf("server %s was sent a client's token: %s", server, m.raw)
+			sent := fmt.Sprint(m.header, m.raw)
+			if strings.Contains(sent, s.tokens[builder]) || strings.Contains(sent, s.tokens[clerk]) || m.header.Get("Authorization") != "" {
+				t.Errorf("server %s was sent a client's token: %s", server, sent)
 			}
 		}
 	}

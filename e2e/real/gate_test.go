@@ -182,7 +182,7 @@ func within(t testing.TB, d time.Duration, what string, holds func() bool) time.
 	t.Helper()
 	from := time.Now()
 	for {
-		ok := holds() // looked at first: a machine that is slow is no failure
+		ok := holds()
 		took := time.Since(from)
 		if ok && took <= d {
 			return took

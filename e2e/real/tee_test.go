@@ -80,7 +80,8 @@ func copyLines(server, record io.Writer, pid int) error {
 
 // message is one JSON-RPC message as it arrived at a server.
 type message struct {
-	pids   []int // of a stdio server and its tee
+	pids   []int       // of a stdio server and its tee
+	header http.Header // over HTTP
 	raw    string
 	Method string
 	Params struct{ Name string }
@@ -133,7 +134,7 @@ func (path teed) messages(t testing.TB) []message {
 type relay struct {
 	*httptest.Server
 	mu   sync.Mutex
-	seen [][]byte
+	seen []message
 }
 
 func newRelay(t testing.TB, target string) *relay {
@@ -158,7 +159,7 @@ func newRelay(t testing.TB, target string) *relay {
 		}
 		if len(body) > 0 {
 			r.mu.Lock()
-			r.seen = append(r.seen, body)
+			r.seen = append(r.seen, message{header: req.Header.Clone(), raw: string(body)})
 			r.mu.Unlock()
 		}
 		req.Body = io.NopCloser(bytes.NewReader(body))
@@ -176,8 +177,10 @@ func (r *relay) messages(t testing.TB) []message {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var all []message
-	for _, raw := range r.seen {
-		all = append(all, parse(t, raw))
+	for _, seen := range r.seen {
+		m := parse(t, []byte(seen.raw))
+		m.header = seen.header
+		all = append(all, m)
 	}
 	return all
 }
@@ -189,7 +192,9 @@ func (o own) messages(t testing.TB) []message {
 	t.Helper()
 	var all []message
 	for _, r := range o.Received() {
-		all = append(all, parse(t, r.Body))
+		m := parse(t, r.Body)
+		m.header = r.Header
+		all = append(all, m)
 	}
 	return all
 }

@@ -89,32 +89,43 @@ func stream(t *testing.T, url, token, session string) <-chan time.Time {
 	return ended
 }
 
-// TestKeyRotation puts another key into the issuer's key set: tokens of the new
+// TestKeyRotation puts other keys into the issuer's key set: tokens of the new
 // key are good, those of the old one no longer, whoever has used them before.
 func TestKeyRotation(t *testing.T) {
 	s := newStand(t, ledger)
 	s.run(t)
 	url := s.URL + "/mcp"
-	old := s.tokens[clerk]
-	next := &issuer{key: filepath.Join(s.dir, "keys", "next.pem"), jwks: s.issuer.jwks}
-	fresh := next.token(t, clerk, "1h")
-	if r := modernList(t, url, old); r.status != http.StatusOK {
-		t.Fatalf("the old key at first: answered %d: %s", r.status, r.body)
+	first := s.tokens[clerk]
+	var keys []*issuer
+	var tokens []string
+	for _, name := range []string{"second.pem", "third.pem"} {
+		i := &issuer{key: filepath.Join(s.dir, "keys", name), jwks: s.issuer.jwks}
+		keys, tokens = append(keys, i), append(tokens, i.token(t, clerk, "1h"))
 	}
-	refused(t, modernList(t, url, fresh))
-	session := open(t, url, old)
-
-	next.publish(t)
+	good := func(token string) bool { return modernList(t, url, token).status == http.StatusOK }
+	if !good(first) {
+		t.Fatal("the first key is not good at first")
+	}
+	refused(t, modernList(t, url, tokens[0]))
+	session := open(t, url, first)
 	const soon = 5 * time.Second // the file is read every 2 s
-	took := within(t, soon, "the new key is good", func() bool { return modernList(t, url, fresh).status == http.StatusOK })
-	t.Logf("the new key was good after %v", took.Round(time.Millisecond))
-	took = within(t, soon, "the old key is no longer good", func() bool { return modernList(t, url, old).status != http.StatusOK })
-	t.Logf("the old key was refused %v later", took.Round(time.Millisecond))
-	refused(t, modernList(t, url, old))
-	refused(t, post(t, url, old, listTools, "Mcp-Session-Id", session))
-	if r := post(t, url, fresh, listTools, "Mcp-Session-Id", session); r.status != http.StatusOK {
-		t.Errorf("the same principal with the new key in the same session: answered %d: %s", r.status, r.body)
+
+	keys[0].publish(t)
+	took := within(t, soon, "the first key is no longer good", func() bool { return !good(first) })
+	t.Logf("the first key was refused after %v", took.Round(time.Millisecond))
+	refused(t, modernList(t, url, first))
+	refused(t, post(t, url, first, listTools, "Mcp-Session-Id", session))
+	if !good(tokens[0]) {
+		t.Error("the second key is not good when the first one no longer is")
 	}
+	if r := post(t, url, tokens[0], listTools, "Mcp-Session-Id", session); r.status != http.StatusOK {
+		t.Errorf("the same principal with the second key in the same session: answered %d: %s", r.status, r.body)
+	}
+
+	keys[1].publish(t)
+	took = within(t, soon, "the third key is good", func() bool { return good(tokens[1]) })
+	t.Logf("the third key was good after %v", took.Round(time.Millisecond))
+	within(t, soon, "the second key is no longer good", func() bool { return !good(tokens[0]) })
 	if r := s.ready(t); r.Status != "ready" {
 		t.Errorf("/readyz says %+v", r)
 	}
