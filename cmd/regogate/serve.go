@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/regogate/regogate/cmd/regogate/draft"
 	"github.com/regogate/regogate/gateway"
 	"github.com/regogate/regogate/gateway/policy"
 	"github.com/regogate/regogate/policies"
@@ -40,7 +41,7 @@ func serveCommand() *cobra.Command {
 			return serve(cmd.Context(), config, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVarP(&path, "config", "c", configName, "configuration file")
+	cmd.Flags().StringVarP(&path, "config", "c", draft.ConfigName, "configuration file")
 	cmd.Flags().StringVar(&listen, "listen", "", "host:port of the listener, instead of the configuration's (also REGOGATE_LISTEN)")
 	cmd.Flags().BoolVar(&check, "check", false, "validate everything, list every problem and exit")
 	return cmd
@@ -65,11 +66,11 @@ func serveCheck(ctx context.Context, path string, override func(*gateway.Config)
 	if err := strictyaml.Err(r.Problems); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "all is well: %s, %s\n", count(r.Issuers, "issuer"), count(r.Servers, "server"))
+	fmt.Fprintf(out, "all is well: %s, %s\n", draft.Count(r.Issuers, "issuer"), draft.Count(r.Servers, "server"))
 	if r.Tools == 0 {
 		return nil
 	}
-	fmt.Fprintf(out, "%s offered, %d in force\n", count(r.Tools, "tool"), r.Tools-r.Suggested-r.Unregistered-r.Drifted)
+	fmt.Fprintf(out, "%s offered, %d in force\n", draft.Count(r.Tools, "tool"), r.Tools-r.Suggested-r.Unregistered-r.Drifted)
 	for _, n := range []struct {
 		tools int
 		what  string
@@ -83,14 +84,6 @@ func serveCheck(ctx context.Context, path string, override func(*gateway.Config)
 		}
 	}
 	return nil
-}
-
-// count is a number of things in words.
-func count(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
-	}
-	return fmt.Sprintf("%d %s", n, thing)
 }
 
 func options(log *slog.Logger, records policy.Recorder) gateway.Options {

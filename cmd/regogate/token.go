@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
+	"github.com/regogate/regogate/cmd/regogate/draft"
 	"github.com/regogate/regogate/e2e/world"
 	"github.com/regogate/regogate/gateway/auth/mint"
 )
@@ -43,8 +44,8 @@ func tokenCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.key, "key", "", "PEM file of the private key (RSA, P-256 or Ed25519)")
 	flags.StringVar(&f.jwks, "jwks", "", "write the public key set to this file, too")
-	flags.StringVar(&f.issuer, "issuer", demoIssuer, "the claim iss")
-	flags.StringVar(&f.audience, "audience", demoAudience, "the claim aud")
+	flags.StringVar(&f.issuer, "issuer", draft.Issuer, "the claim iss")
+	flags.StringVar(&f.audience, "audience", draft.Audience, "the claim aud")
 	flags.StringVar(&f.persona, "persona", "", "a persona of the demo: "+strings.Join(world.Personas(), ", ")+"; sets sub and roles")
 	flags.StringVar(&f.subject, "subject", "", "the claim sub")
 	flags.StringVar(&f.claims, "claims", "", "further claims, as a JSON object")

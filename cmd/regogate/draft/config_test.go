@@ -1,10 +1,9 @@
-package main
+package draft
 
 import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -50,7 +49,7 @@ func TestTheConfigurationTellsTheDefaults(t *testing.T) {
 
 func loadText(t *testing.T, text string) *gateway.Config {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), configName)
+	path := filepath.Join(t.TempDir(), ConfigName)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -110,8 +109,8 @@ func settingsOf(of reflect.Type) (names []string) {
 // TestAllPoliciesAreCopied: tests and data, byte for byte.
 func TestAllPoliciesAreCopied(t *testing.T) {
 	dir := t.TempDir()
-	s := &starter{dir: dir, vars: &variables{lookup: os.LookupEnv}, out: &strings.Builder{}}
-	if err := s.start(t.Context()); err != nil {
+	s := &Starter{Dir: dir, Out: &strings.Builder{}}
+	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	copied := 0
@@ -124,7 +123,7 @@ func TestAllPoliciesAreCopied(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		got, err := os.ReadFile(filepath.Join(dir, policiesName, filepath.FromSlash(name)))
+		got, err := os.ReadFile(filepath.Join(dir, PoliciesName, filepath.FromSlash(name)))
 		if err == nil && string(got) != string(want) {
 			err = fmt.Errorf("%s is another one than the shipped", name)
 		}
@@ -133,10 +132,10 @@ func TestAllPoliciesAreCopied(t *testing.T) {
 	if err != nil || copied < 5 {
 		t.Fatalf("%d policy files: %v", copied, err)
 	}
-	if problems := policy.Check(policy.Config{Dir: filepath.Join(dir, policiesName)}); len(problems) > 0 {
+	if problems := policy.Check(policy.Config{Dir: filepath.Join(dir, PoliciesName)}); len(problems) > 0 {
 		t.Error(problems)
 	}
-	if _, err := policy.New(policy.Config{Dir: filepath.Join(dir, policiesName)}, slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := policy.New(policy.Config{Dir: filepath.Join(dir, PoliciesName)}, slog.New(slog.DiscardHandler)); err != nil {
 		t.Error(err)
 	}
 }

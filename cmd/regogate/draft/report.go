@@ -1,4 +1,4 @@
-package main
+package draft
 
 import (
 	"context"
@@ -13,29 +13,29 @@ import (
 )
 
 // report says what was written and what comes next.
-func (s *starter) report(policies int) {
-	at := func(name string) string { return filepath.Join(s.dir, name) }
-	fmt.Fprintf(s.out, "wrote %s, %s and %s (%s)\n", at(configName), at(catalogueName), at(policiesName), count(policies, "file"))
-	if s.withKey {
-		fmt.Fprintf(s.out, "wrote %s, which signs tokens for trials, and %s\n", at(keyName), at(keySetName))
+func (s *Starter) report(policies int) {
+	at := func(name string) string { return filepath.Join(s.Dir, name) }
+	fmt.Fprintf(s.Out, "wrote %s, %s and %s (%s)\n", at(ConfigName), at(CatalogueName), at(PoliciesName), Count(policies, "file"))
+	if s.WithKey {
+		fmt.Fprintf(s.Out, "wrote %s, which signs tokens for trials, and %s\n", at(KeyName), at(keySetName))
 	}
-	s.reportSuggestions(at(catalogueName))
-	s.reportVariables(at(configName))
+	s.reportSuggestions(at(CatalogueName))
+	s.reportVariables(at(ConfigName))
 	flag := ""
-	if s.dir != "." {
-		flag = " -c " + at(configName)
+	if s.Dir != "." {
+		flag = " -c " + at(ConfigName)
 	}
-	fmt.Fprintf(s.out, "\nnext:\n")
-	if !s.withKey {
-		fmt.Fprintf(s.out, "  fill in your issuer under auth.issuers in %s\n", at(configName))
+	fmt.Fprintf(s.Out, "\nnext:\n")
+	if !s.WithKey {
+		fmt.Fprintf(s.Out, "  fill in your issuer under auth.issuers in %s\n", at(ConfigName))
 	}
-	fmt.Fprintf(s.out, "  regogate serve --check%s\n  regogate serve%s\n", flag, flag)
-	if s.withKey {
-		fmt.Fprintf(s.out, "  regogate token --key %s --persona developer\n", at(keyName))
+	fmt.Fprintf(s.Out, "  regogate serve --check%s\n  regogate serve%s\n", flag, flag)
+	if s.WithKey {
+		fmt.Fprintf(s.Out, "  regogate token --key %s --persona developer\n", at(KeyName))
 	}
 }
 
-func (s *starter) reportSuggestions(catalogue string) {
+func (s *Starter) reportSuggestions(catalogue string) {
 	tools, open := 0, 0
 	for _, f := range s.findings {
 		for _, t := range f.tools {
@@ -47,15 +47,15 @@ func (s *starter) reportSuggestions(catalogue string) {
 	}
 	switch {
 	case tools == 0:
-	case s.accept:
-		fmt.Fprintf(s.out, "%s: the suggestions of %s are in force, %d leave something open and are not\n", catalogue, count(tools-open, "tool"), open)
+	case s.Accept:
+		fmt.Fprintf(s.Out, "%s: the suggestions of %s are in force, %d leave something open and are not\n", catalogue, Count(tools-open, "tool"), open)
 	default:
-		fmt.Fprintf(s.out, "%s: suggestions for %s, none in force yet: judge them and remove suggested: true (%d leave something open)\n", catalogue, count(tools, "tool"), open)
+		fmt.Fprintf(s.Out, "%s: suggestions for %s, none in force yet: judge them and remove suggested: true (%d leave something open)\n", catalogue, Count(tools, "tool"), open)
 	}
 }
 
 // reportVariables lists what has to be set, without any value.
-func (s *starter) reportVariables(config string) {
+func (s *Starter) reportVariables(config string) {
 	list := slices.DeleteFunc(slices.Clone(s.vars.list), func(v *variable) bool {
 		return len(v.places) == 0 || ownByProcess(v.name)
 	})
@@ -63,18 +63,18 @@ func (s *starter) reportVariables(config string) {
 		return
 	}
 	slices.SortFunc(list, func(a, b *variable) int { return strings.Compare(a.name, b.name) })
-	fmt.Fprintf(s.out, "\n%s refers to these variables; no value of %s was copied. Set them before you start it:\n", config, s.from)
+	fmt.Fprintf(s.Out, "\n%s refers to these variables; no value of %s was copied. Set them before you start it:\n", config, s.From)
 	width := 0
 	for _, v := range list {
 		width = max(width, len(v.name))
 	}
 	for _, v := range list {
-		fmt.Fprintf(s.out, "  export %-*s  # %s%s\n", width+1, v.name+"=", strings.Join(v.places, ", "), s.state(v))
+		fmt.Fprintf(s.Out, "  export %-*s  # %s%s\n", width+1, v.name+"=", strings.Join(v.places, ", "), s.state(v))
 	}
 }
 
 // state says where the environment has a variable already.
-func (s *starter) state(v *variable) string {
+func (s *Starter) state(v *variable) string {
 	switch now, set := s.vars.lookup(v.name); {
 	case !set || now == "":
 		return ""
@@ -100,4 +100,12 @@ func shippedTools(ctx context.Context) (map[string]registry.Tool, error) {
 		tools[shippedKey(t.Server, t.Name)] = t
 	}
 	return tools, nil
+}
+
+// Count is a number of things in words.
+func Count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }

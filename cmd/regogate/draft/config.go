@@ -1,4 +1,4 @@
-package main
+package draft
 
 import (
 	_ "embed"
@@ -7,36 +7,36 @@ import (
 	"text/template"
 )
 
-//go:embed init_config.yaml.tmpl
+//go:embed config.yaml.tmpl
 var configText string
 
 // Names of what init writes, below the directory that it is given.
 const (
-	configName    = "regogate.yaml"
-	catalogueName = "catalogue.yaml"
-	policiesName  = "policies"
-	keyName       = "demo-key.pem"
+	ConfigName    = "regogate.yaml"
+	CatalogueName = "catalogue.yaml"
+	PoliciesName  = "policies"
+	KeyName       = "demo-key.pem"
 	keySetName    = "jwks.json"
 )
 
 // What the tokens of the demo key say, unless they are told otherwise.
 const (
-	demoIssuer   = "regogate-demo"
-	demoAudience = "regogate-demo"
+	Issuer   = "regogate-demo"
+	Audience = "regogate-demo"
 )
 
 // configYAML writes the configuration. problems says what is wrong with
 // servers, by name.
 func configYAML(withKey bool, list []*draft, problems map[string]string) ([]byte, error) {
-	t, err := template.New(configName).Parse(configText)
+	t, err := template.New(ConfigName).Parse(configText)
 	if err != nil {
 		return nil, err
 	}
 	fields := struct{ DemoKey, Issuer, Audience, KeySet, Catalogue, Policies, Servers string }{
-		"", demoIssuer, demoAudience, keySetName, catalogueName, policiesName, serversYAML(list, problems),
+		"", Issuer, Audience, keySetName, CatalogueName, PoliciesName, serversYAML(list, problems),
 	}
 	if withKey {
-		fields.DemoKey = keyName
+		fields.DemoKey = KeyName
 	}
 	var b strings.Builder
 	if err := t.Execute(&b, fields); err != nil {

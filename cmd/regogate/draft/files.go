@@ -1,4 +1,4 @@
-package main
+package draft
 
 import (
 	"errors"
@@ -25,7 +25,7 @@ func policyFiles(fsys fs.FS) (files []file, err error) {
 			return err
 		}
 		data, err := fs.ReadFile(fsys, name)
-		files = append(files, file{path.Join(policiesName, name), data, 0o644})
+		files = append(files, file{path.Join(PoliciesName, name), data, 0o644})
 		return err
 	})
 	return files, err

@@ -1,4 +1,4 @@
-package main
+package draft
 
 import (
 	"log/slog"
@@ -94,7 +94,7 @@ func sameEntry(a, b registry.Tool) bool {
 }
 
 func readCatalogue(t *testing.T, rt *rapid.T, text []byte) map[string]registry.Tool {
-	source, err := registry.OpenFS(fstest.MapFS{catalogueName: {Data: text}}, "written", slog.New(slog.DiscardHandler))
+	source, err := registry.OpenFS(fstest.MapFS{CatalogueName: {Data: text}}, "written", slog.New(slog.DiscardHandler))
 	if err != nil {
 		rt.Fatalf("%v in\n%s", err, text)
 	}
