@@ -3,6 +3,7 @@ package draft
 import (
 	"fmt"
 	"io/fs"
+	"os"
 	"log/slog"
 	"path/filepath"
 	"reflect"
