@@ -3,8 +3,8 @@ package draft
 import (
 	"fmt"
 	"io/fs"
-	"os"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
