@@ -18,18 +18,12 @@ type issuer struct {
 	key, jwks string
 }
 
-// newIssuer makes a key and, in the same directory, its key set.
-func newIssuer(t testing.TB, dir string) *issuer {
+// newIssuer makes a key and its key set in a directory; both have the name.
+func newIssuer(t testing.TB, dir, name string) *issuer {
 	t.Helper()
-	i := &issuer{key: filepath.Join(dir, "key.pem"), jwks: filepath.Join(dir, "jwks.json")}
-	i.publish(t)
-	return i
-}
-
-// publish writes the key set of the current key.
-func (i *issuer) publish(t testing.TB) {
-	t.Helper()
+	i := &issuer{key: filepath.Join(dir, name+".pem"), jwks: filepath.Join(dir, name+".json")}
 	i.sign(t, "nobody", "{}", "1m", "--jwks", i.jwks)
+	return i
 }
 
 func (i *issuer) sign(t testing.TB, subject, claims, valid string, more ...string) string {

@@ -69,7 +69,7 @@ func newStand(t testing.TB, servers ...string) *stand {
 			t.Fatal(err)
 		}
 	}
-	s.issuer = newIssuer(t, keys)
+	s.issuer = newIssuer(t, keys, "first")
 	for _, persona := range personas() {
 		s.tokens[persona] = s.issuer.token(t, persona, "1h")
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -96,12 +97,9 @@ func TestKeyRotation(t *testing.T) {
 	s.run(t)
 	url := s.URL + "/mcp"
 	first := s.tokens[clerk]
-	var keys []*issuer
-	var tokens []string
-	for _, name := range []string{"second.pem", "third.pem"} {
-		i := &issuer{key: filepath.Join(s.dir, "keys", name), jwks: s.issuer.jwks}
-		keys, tokens = append(keys, i), append(tokens, i.token(t, clerk, "1h"))
-	}
+	keys := filepath.Join(s.dir, "keys")
+	second, third := newIssuer(t, keys, "second"), newIssuer(t, keys, "third")
+	tokens := []string{second.token(t, clerk, "1h"), third.token(t, clerk, "1h")}
 	good := func(token string) bool { return modernList(t, url, token).status == http.StatusOK }
 	if !good(first) {
 		t.Fatal("the first key is not good at first")
@@ -110,7 +108,7 @@ func TestKeyRotation(t *testing.T) {
 	session := open(t, url, first)
 	const soon = 5 * time.Second // the file is read every 2 s
 
-	keys[0].publish(t)
+	publish(t, second, s.issuer)
 	took := within(t, soon, "the first key is no longer good", func() bool { return !good(first) })
 	t.Logf("the first key was refused after %v", took.Round(time.Millisecond))
 	refused(t, modernList(t, url, first))
@@ -122,11 +120,21 @@ func TestKeyRotation(t *testing.T) {
 		t.Errorf("the same principal with the second key in the same session: answered %d: %s", r.status, r.body)
 	}
 
-	keys[1].publish(t)
+	publish(t, third, s.issuer)
 	took = within(t, soon, "the third key is good", func() bool { return good(tokens[1]) })
 	t.Logf("the third key was good after %v", took.Round(time.Millisecond))
 	within(t, soon, "the second key is no longer good", func() bool { return !good(tokens[0]) })
 	if r := s.ready(t); r.Status != "ready" {
 		t.Errorf("/readyz says %+v", r)
 	}
+}
+
+// publish puts the key set of the next issuer in the place of another's.
+func publish(t *testing.T, next, before *issuer) {
+	t.Helper()
+	text, err := os.ReadFile(next.jwks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	save(t, before.jwks, string(text))
 }
