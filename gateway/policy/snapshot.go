@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -22,6 +23,11 @@ type Snapshot struct {
 	listDeadline time.Duration
 
 	allow, allowEach, call, reasons, scopes query
+
+	// lists has a place for each list that is evaluated at a time, as many as
+	// there are processors. More at once would only all be slow together, and
+	// then run into the deadline of each evaluation.
+	lists chan struct{}
 }
 
 // Decision is the answer to one question. The zero value denies.
@@ -67,7 +73,10 @@ func newSnapshot(t *tree, cfg Config, log *slog.Logger) (s *Snapshot, problems P
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	s = &Snapshot{revision: t.revision, program: p, deadline: cfg.Deadline, listDeadline: cfg.ListDeadline}
+	s = &Snapshot{
+		revision: t.revision, program: p, deadline: cfg.Deadline, listDeadline: cfg.ListDeadline,
+		lists: make(chan struct{}, runtime.GOMAXPROCS(0)),
+	}
 	for _, q := range []struct {
 		query *query
 		text  string
@@ -115,6 +124,15 @@ func (s *Snapshot) AllowEach(ctx context.Context, subject *Subject, items *Items
 	ctx, cancel := context.WithTimeout(ctx, s.listDeadline)
 	defer cancel()
 	decisions := make([]Decision, items.Len())
+	select {
+	case s.lists <- struct{}{}:
+		defer func() { <-s.lists }()
+	case <-ctx.Done():
+		for i := range decisions {
+			decisions[i] = failed(stopped(ctx.Err()))
+		}
+		return decisions
+	}
 	in := input{Question: Question{Method: method, Subject: subject, Request: request}}
 	requestTerm := request.term()
 	for start := 0; start < len(decisions); start += chunk {
