@@ -84,24 +84,29 @@ func (s *slots) give(principal string) {
 	}
 }
 
-// every calls f in its own goroutine at each interval until stop, which
-// returns when no call of f runs any more.
+// every calls f after the interval, and again when that much has passed since
+// the last call ended, until stop, which returns when no call of f runs any
+// more. Nothing runs between the calls.
 func every(interval time.Duration, f func()) (stop func()) {
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		tick := time.NewTicker(interval)
-		defer tick.Stop()
-		for {
-			select {
-			case <-end:
-				return
-			case <-tick.C:
-				f()
-			}
+	var mu sync.Mutex // held while f runs
+	var timer *time.Timer
+	ended := false
+	mu.Lock()
+	defer mu.Unlock()
+	timer = time.AfterFunc(interval, func() {
+		mu.Lock()
+		defer mu.Unlock()
+		if !ended {
+			f()
+			timer.Reset(interval)
 		}
-	}()
-	return func() { close(end); <-ended }
+	})
+	return func() {
+		timer.Stop()
+		mu.Lock()
+		defer mu.Unlock()
+		ended = true
+	}
 }
 
 func newID() string { return rand.Text() }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -22,6 +23,13 @@ type Snapshot struct {
 	listDeadline time.Duration
 
 	allow, allowEach, call, reasons, scopes query
+
+	// lists has a place for each list that is evaluated at a time, as many as
+	// there are processors. More at once would only all be slow together, and
+	// then run into the deadline of each evaluation.
+	lists chan struct{}
+
+	memo *memo // nil where allow is not repeatable
 }
 
 // Decision is the answer to one question. The zero value denies.
@@ -67,7 +75,13 @@ func newSnapshot(t *tree, cfg Config, log *slog.Logger) (s *Snapshot, problems P
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	s = &Snapshot{revision: t.revision, program: p, deadline: cfg.Deadline, listDeadline: cfg.ListDeadline}
+	s = &Snapshot{
+		revision: t.revision, program: p, deadline: cfg.Deadline, listDeadline: cfg.ListDeadline,
+		lists: make(chan struct{}, runtime.GOMAXPROCS(0)),
+	}
+	if repeatable(p.compiler, entry("allow")) {
+		s.memo = newMemo()
+	}
 	for _, q := range []struct {
 		query *query
 		text  string
@@ -98,7 +112,12 @@ func (s *Snapshot) HasCall() bool { return s.program.hasCall }
 // Allow asks whether the principal may see and use the item. It never sees
 // arguments.
 func (s *Snapshot) Allow(ctx context.Context, q Question) Decision {
-	return s.decide(ctx, s.allow, &input{Question: q})
+	if s.memo.allows(&q) {
+		return Decision{Allowed: true}
+	}
+	d := s.decide(ctx, s.allow, &input{Question: q})
+	s.memo.keepOne(&q, d)
+	return d
 }
 
 // Call asks whether this very call may go through. arguments is the JSON object
@@ -115,6 +134,22 @@ func (s *Snapshot) AllowEach(ctx context.Context, subject *Subject, items *Items
 	ctx, cancel := context.WithTimeout(ctx, s.listDeadline)
 	defer cancel()
 	decisions := make([]Decision, items.Len())
+	key := listKey{method, subject, items}
+	if s.memo.list(key, decisions) {
+		return decisions
+	}
+	select {
+	case s.lists <- struct{}{}:
+		defer func() { <-s.lists }()
+	case <-ctx.Done():
+		for i := range decisions {
+			decisions[i] = failed(stopped(ctx.Err()))
+		}
+		return decisions
+	}
+	if s.memo.list(key, decisions) { // whoever had the place before may have asked the same
+		return decisions
+	}
 	in := input{Question: Question{Method: method, Subject: subject, Request: request}}
 	requestTerm := request.term()
 	for start := 0; start < len(decisions); start += chunk {
@@ -129,6 +164,7 @@ func (s *Snapshot) AllowEach(ctx context.Context, subject *Subject, items *Items
 		}
 		s.decideBatch(ctx, &b)
 	}
+	s.memo.keepList(key, decisions)
 	return decisions
 }
 
