@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -31,7 +32,11 @@ func demoCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := context.WithCancel(cmd.Context())
 			defer stop()
-			w, err := world.Start(ctx, world.Options{Listen: listen, Log: demoLog(cmd.ErrOrStderr())})
+			options := world.Options{Listen: listen, Log: demoLog(cmd.ErrOrStderr())}
+			if !check {
+				options.Key = demoKey()
+			}
+			w, err := world.Start(ctx, options)
 			if err != nil {
 				return fmt.Errorf("regogate demo: %w", err)
 			}
@@ -46,6 +51,20 @@ func demoCommand() *cobra.Command {
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "host:port of the gateway; port 0 takes a free one")
 	cmd.Flags().BoolVar(&check, "check", false, "print one JSON object and exit: 0 only when what arrived is what the policy allows")
 	return cmd
+}
+
+// demoKey is the file of the key that signs the demo's tokens, so that
+// "regogate token" can make more of them; "" where there is no place for it.
+func demoKey() string {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	dir = filepath.Join(dir, "regogate")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return ""
+	}
+	return filepath.Join(dir, "demo-key.pem")
 }
 
 // demoLog shows what goes wrong and nothing else: the demo is about decisions.
@@ -227,6 +246,9 @@ func demoCommands(w *world.World, p *paint) error {
 		}
 		p.line("  export %s=%s", strings.ToUpper(persona), token)
 	}
+	p.line("")
+	p.line("  # more tokens, from another terminal")
+	p.line("  regogate token --persona developer")
 	p.line("")
 	p.line("  # any client of the current protocol revision; here by hand")
 	p.line("  curl -s %s/mcp -H \"Authorization: Bearer $DEVELOPER\" -H 'Content-Type: application/json' \\", w.URL)

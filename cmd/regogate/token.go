@@ -12,7 +12,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/spf13/cobra"
 
-	"github.com/regogate/regogate/cmd/regogate/draft"
 	"github.com/regogate/regogate/e2e/world"
 	"github.com/regogate/regogate/gateway/auth/mint"
 )
@@ -27,8 +26,9 @@ func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "token",
 		Short: "Mint a token with a key file, for trials and tests",
-		Long: "Signs a token with the private key in --key and prints it. With the key that regogate init\n" +
-			"--with-key made, this is all:\n\n" +
+		Long: "Signs a token with the private key in --key, or else the demo's, and prints it. For the demo, and\n" +
+			"with the key that regogate init --with-key made, this is all:\n\n" +
+			"  regogate token --persona developer\n" +
 			"  regogate token --key demo-key.pem --persona developer\n\n" +
 			"--jwks writes the key set that a gateway verifies the token with; then a key that does not exist\n" +
 			"yet is made (ES256).",
@@ -42,10 +42,10 @@ func tokenCommand() *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.key, "key", "", "PEM file of the private key (RSA, P-256 or Ed25519)")
+	flags.StringVar(&f.key, "key", "", "PEM file of the private key (RSA, P-256 or Ed25519); the demo's where there is none")
 	flags.StringVar(&f.jwks, "jwks", "", "write the public key set to this file, too")
-	flags.StringVar(&f.issuer, "issuer", draft.Issuer, "the claim iss")
-	flags.StringVar(&f.audience, "audience", draft.Audience, "the claim aud")
+	flags.StringVar(&f.issuer, "issuer", world.Issuer, "the claim iss")
+	flags.StringVar(&f.audience, "audience", world.Audience, "the claim aud")
 	flags.StringVar(&f.persona, "persona", "", "a persona of the demo: "+strings.Join(world.Personas(), ", ")+"; sets sub and roles")
 	flags.StringVar(&f.subject, "subject", "", "the claim sub")
 	flags.StringVar(&f.claims, "claims", "", "further claims, as a JSON object")
@@ -99,11 +99,18 @@ func (f *tokenFlags) claim() (map[string]any, error) {
 	return claims, nil
 }
 
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
+}
+
 // signer opens the key. It makes one only where the key set is asked for as
 // well: a mistyped name would give tokens that no gateway knows.
 func (f *tokenFlags) signer() (*mint.Signer, error) {
 	if f.key == "" {
-		return nil, errors.New("--key: is missing: name the key that regogate init --with-key made, or a new one together with --jwks")
+		if f.key = demoKey(); !exists(f.key) {
+			return nil, errors.New("--key: is missing, and no demo has run here: start regogate demo, or name the key that regogate init --with-key made, or a new one together with --jwks")
+		}
 	}
 	if _, err := os.Stat(f.key); errors.Is(err, fs.ErrNotExist) && f.jwks == "" {
 		return nil, fmt.Errorf("--key: %s does not exist: correct the name, or make a new key and its key set with --jwks FILE", f.key)

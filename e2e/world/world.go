@@ -30,8 +30,11 @@ import (
 	"github.com/regogate/regogate/registry/catalogue"
 )
 
-// Audience is whom the world's tokens are meant for.
-const Audience = "regogate-demo"
+// Issuer and Audience are what the world's tokens say.
+const (
+	Issuer   = "regogate-demo"
+	Audience = "regogate-demo"
+)
 
 // Options is what can be chosen about a world. The zero value is the demo's.
 type Options struct {
@@ -42,12 +45,12 @@ type Options struct {
 	Adjust    func(*gateway.Config)      // last changes of the configuration
 	Define    func(registry.Tool) []byte // definition that a server gives of a tool; Definition where nil
 	Servers   []*Server                  // further servers, which the catalogue need not know
+	Key       string                     // PEM file of the issuer's ES256 key, made where it is missing; a new key where empty
 }
 
 // World is running until the context that Start got ends.
 type World struct {
 	URL     string // of the gateway, without a path
-	Issuer  string
 	Tools   []registry.Tool
 	Servers map[string]*Server
 	Records *Records
@@ -85,11 +88,10 @@ func Start(ctx context.Context, o Options) (*World, error) {
 }
 
 func (w *World) start(ctx context.Context, o Options) error {
-	signer, err := mint.Generate("ES256")
-	if err != nil {
+	var err error
+	if w.signer, err = signer(o.Key); err != nil {
 		return err
 	}
-	w.signer = signer
 	if err := w.readTools(o); err != nil {
 		return err
 	}
@@ -151,7 +153,6 @@ func (w *World) serveBackends(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("open the backends' listener: %w", err)
 	}
 	base := "http://" + l.Addr().String()
-	w.Issuer = base + "/issuer"
 	keys, err := mint.KeySet(w.signer)
 	if err != nil {
 		return "", err
@@ -175,7 +176,7 @@ func (w *World) serveBackends(ctx context.Context) (string, error) {
 func (w *World) configure(backends, listen string) gateway.Config {
 	c := gateway.Config{Listen: listen, Servers: map[string]gateway.Server{}}
 	c.Auth.Issuers = []auth.Issuer{{
-		Issuer: w.Issuer, Audience: []string{Audience}, Algorithms: []string{"ES256"}, JWKSURL: w.Issuer + "/jwks",
+		Issuer: Issuer, Audience: []string{Audience}, Algorithms: []string{"ES256"}, JWKSURL: backends + "/issuer/jwks",
 	}}
 	for name := range w.Servers {
 		c.Servers[name] = gateway.Server{Config: upstream.Config{URL: backends + "/" + name + "/mcp"}}
@@ -238,7 +239,7 @@ func (w *World) Token(persona string, valid time.Duration) (string, error) {
 // that every token needs.
 func (w *World) Mint(claims map[string]any, valid time.Duration) (string, error) {
 	now := time.Now()
-	claims["iss"], claims["aud"] = w.Issuer, Audience
+	claims["iss"], claims["aud"] = Issuer, Audience
 	claims["iat"], claims["exp"] = now.Unix(), now.Add(valid).Unix()
 	return w.signer.Sign(claims)
 }
@@ -287,6 +288,13 @@ func (r *Records) Forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list = nil
+}
+
+func signer(file string) (*mint.Signer, error) {
+	if file == "" {
+		return mint.Generate("ES256")
+	}
+	return mint.Open(file, "ES256")
 }
 
 func first(a, b string) string {

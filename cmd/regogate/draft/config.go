@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"text/template"
+
+	"github.com/regogate/regogate/e2e/world"
 )
 
 //go:embed config.yaml.tmpl
@@ -19,12 +21,6 @@ const (
 	keySetName    = "jwks.json"
 )
 
-// What the tokens of the demo key say, unless they are told otherwise.
-const (
-	Issuer   = "regogate-demo"
-	Audience = "regogate-demo"
-)
-
 // configYAML writes the configuration. problems says what is wrong with
 // servers, by name.
 func configYAML(withKey bool, list []*draft, problems map[string]string) ([]byte, error) {
@@ -33,7 +29,7 @@ func configYAML(withKey bool, list []*draft, problems map[string]string) ([]byte
 		return nil, err
 	}
 	fields := struct{ DemoKey, Issuer, Audience, KeySet, Catalogue, Policies, Servers string }{
-		"", Issuer, Audience, keySetName, CatalogueName, PoliciesName, serversYAML(list, problems),
+		"", world.Issuer, world.Audience, keySetName, CatalogueName, PoliciesName, serversYAML(list, problems),
 	}
 	if withKey {
 		fields.DemoKey = KeyName
