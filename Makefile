@@ -3,6 +3,7 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME    ?= 30s
 OPA         := bin/regogate opa
 
 .PHONY: build test lint rego go e2e bench fuzz deps clean
@@ -38,7 +39,11 @@ bench: ## medians and ratios beside direct, a bare proxy and a proxy with JWT
 	go run ./e2e/bench
 
 fuzz: ## each fuzz target for half a minute
-	go test -run '^$$' -fuzz . -fuzztime 30s ./gateway/mcp
+	@for pkg in ./gateway/mcp ./gateway/auth ./registry ./registry/strictyaml; do \
+	  for target in $$(go test -list '^Fuzz' $$pkg | grep ^Fuzz || true); do \
+	    echo "$$pkg $$target"; go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5x $$pkg; \
+	  done; \
+	done
 
 clean:
 	rm -rf bin
