@@ -19,7 +19,7 @@ import (
 func (x *exchange) callTool() *fault {
 	params, err := mcp.ReadCall(x.msg.Params)
 	if err != nil {
-		return faultRPC(http.StatusOK, codeMalformed, err)
+		return faultParams(err)
 	}
 	now, f := x.pin()
 	if f != nil {

@@ -54,6 +54,15 @@ func faultRPC(status int, code string, err *mcp.Error) *fault {
 	return &fault{status: status, code: code, rpc: err, cause: err}
 }
 
+// faultParams is params that cannot be read. A name that some decoder could take
+// for another one makes the message malformed; anything else is an answer to it.
+func faultParams(err *mcp.Error) *fault {
+	if err.Code == mcp.CodeInvalidRequest {
+		return faultRPC(http.StatusBadRequest, codeMalformed, err)
+	}
+	return faultRPC(http.StatusOK, codeMalformed, err)
+}
+
 func faultTooLarge() *fault {
 	return faultRPC(http.StatusRequestEntityTooLarge, codeTooLarge,
 		mcp.NewError(mcp.CodeInvalidRequest, "the request body is too large"))

@@ -12,7 +12,7 @@ import (
 func (x *exchange) listTools() *fault {
 	params, err := mcp.ReadList(x.msg.Params)
 	if err != nil {
-		return faultRPC(200, codeMalformed, err)
+		return faultParams(err)
 	}
 	now, f := x.pin()
 	if f != nil {
