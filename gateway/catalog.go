@@ -101,6 +101,9 @@ func join(old *catalog, server string, def upstream.Definition, entry *registry.
 		log.Warn("tool not offered", keyServer, server, keyTool, def.Name, keyError, err)
 		return nil
 	}
+	if len(exposed) > registry.ClientName {
+		log.Warn("some clients take no tool name longer than 64 characters", keyServer, server, keyTool, def.Name, "length", len(exposed))
+	}
 	return t
 }
 
