@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/mcp"
@@ -152,26 +154,45 @@ func (x *exchange) attrs() []slog.Attr {
 	attrs := []slog.Attr{
 		slog.String(keyRequest, x.id),
 		slog.String("http_method", x.r.Method),
-		slog.String("path", clip(x.r.URL.Path)),
+		slog.String("path", loggable(clip(x.r.URL.Path))),
 		slog.Int("status", x.answer.status),
 		slog.String("outcome", x.outcome),
 		slog.Int64("bytes_out", x.answer.bytes),
-		slog.String("remote_addr", x.g.remoteAddr(x.r)),
+		slog.String("remote_addr", loggable(x.g.remoteAddr(x.r))),
 	}
 	for _, stage := range x.stages.list() {
 		attrs = append(attrs, slog.Float64(stage.Name+"_ms", milliseconds(stage.Took)))
 	}
 	if x.principal != nil {
-		attrs = append(attrs, slog.String("issuer", x.principal.Issuer), slog.String("subject", x.principal.Subject))
+		attrs = append(attrs, slog.String("issuer", x.principal.Issuer), slog.String("subject", loggable(x.principal.Subject)))
 	}
 	if x.msg != nil {
-		attrs = append(attrs, slog.String("mcp_method", clip(x.msg.Method)), slog.String("protocol_version", x.version))
+		attrs = append(attrs, slog.String("mcp_method", loggable(clip(x.msg.Method))), slog.String("protocol_version", x.version))
 	}
 	if x.tool != "" {
-		attrs = append(attrs, slog.String(keyTool, clip(x.tool)))
+		attrs = append(attrs, slog.String(keyTool, loggable(clip(x.tool))))
 	}
 	if x.cause != nil {
-		attrs = append(attrs, slog.String(keyError, x.cause.Error()))
+		attrs = append(attrs, slog.String(keyError, loggable(x.cause.Error())))
 	}
 	return attrs
 }
+
+// loggable escapes what does not show, or makes a line read otherwise than it
+// is: control, invisible and bidirectional characters (B105).
+func loggable(s string) string {
+	if !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if hidden(r) {
+			fmt.Fprintf(&b, `\u{%04X}`, r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
+}
+
+func hidden(r rune) bool { return !unicode.IsPrint(r) }
