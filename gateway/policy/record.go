@@ -1,10 +1,15 @@
 package policy
 
 import (
+	"bytes"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -176,7 +181,28 @@ func (r *Record) appendLine(dst []byte) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	return append(append(dst, line...), '\n'), nil
+	return append(appendVisible(dst, line), '\n'), nil
+}
+
+// appendVisible appends JSON with every character escaped that does not show or
+// makes a line read otherwise than it is: who asks chooses names. What the JSON
+// means stays the same.
+func appendVisible(dst, line []byte) []byte {
+	if !bytes.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return append(dst, line...)
+	}
+	for _, r := range string(line) {
+		switch {
+		case unicode.IsPrint(r):
+			dst = utf8.AppendRune(dst, r)
+		case r > 0xFFFF:
+			high, low := utf16.EncodeRune(r)
+			dst = fmt.Appendf(dst, `\u%04x\u%04x`, high, low)
+		default:
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		}
+	}
+	return dst
 }
 
 func (l *ListSeen) event() eventList {

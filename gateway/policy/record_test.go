@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-json-experiment/json"
 )
 
 // whole is a record with everything there.
@@ -51,6 +53,26 @@ func TestListLine(t *testing.T) {
 	r.List.Allowed = nil
 	if got := line(t, r); !strings.Contains(got, `"result":{"total":4,"allowed":0}`) {
 		t.Errorf("nothing allowed: %s", got)
+	}
+}
+
+// A name that does not read as it is written must not mislead whoever reads the
+// log; its value stays the same.
+func TestRecordShowsWhatItHolds(t *testing.T) {
+	r := &Record{ID: "d1", Rule: "allow", Tool: ToolName{"a", "r\u0435ad\u202e\u200b\x7f\U000e0041é日"}}
+	got := line(t, r)
+	if !strings.Contains(got, "\"name\":\"r\u0435ad"+`\u202e\u200b\u007f\udb40\udc41`+"é日\"") {
+		t.Errorf("got %+q", got)
+	}
+	var back struct {
+		Input struct {
+			Tool struct {
+				Name string `json:"name"`
+			} `json:"tool"`
+		} `json:"input"`
+	}
+	if err := json.Unmarshal([]byte(got), &back); err != nil || back.Input.Tool.Name != r.Tool.Name {
+		t.Errorf("read back: %q, %v", back.Input.Tool.Name, err)
 	}
 }
 
