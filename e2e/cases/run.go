@@ -266,6 +266,18 @@ func (p *player) begin(ctx context.Context, label string, steps []Step) {
 		}
 		b.done <- outcomes
 	}()
+	// The next step may be what ends these requests: they have to be there.
+	p.arrivedSince(from, onlyCalls(steps), p.reserved().inverse(), lateness)
+}
+
+// onlyCalls returns the steps with nothing to arrive but their calls, which
+// come before whatever else a request brings about.
+func onlyCalls(steps []Step) []Step {
+	steps = slices.Clone(steps)
+	for i := range steps {
+		steps[i].Expect.Arrived = slices.DeleteFunc(slices.Clone(steps[i].Expect.Arrived), func(a Arrival) bool { return a.Call == "" })
+	}
+	return steps
 }
 
 // join waits for what is under way and judges it.
