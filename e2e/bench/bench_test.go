@@ -208,8 +208,8 @@ func TestWholeBench(t *testing.T) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Rows) != 2*(6+8) {
-		t.Errorf("%d rows, want 6 for calls and 8 for lists at each of 2 concurrencies", len(r.Rows))
+	if len(r.Rows) != 2*(7+9) {
+		t.Errorf("%d rows, want 7 for calls and 9 for lists at each of 2 concurrencies", len(r.Rows))
 	}
 	for _, row := range r.Rows {
 		if row.Wrong != 0 || len(row.Medians) != 2 || row.Median <= 0 || row.OverDirect == nil || row.OverFloor == nil {
@@ -260,7 +260,7 @@ tools/call, 16 at once (1 rounds of 2)
 
 Targets, at the median
 
-- tools/call, 16 at once: 1.55 times proxy with JWT, want at most 1.5: missed
+- tools/call, 16 at once, gate: 1.55 times proxy with JWT, want at most 1.5: missed
 `
 	if b.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", b.String(), want)

@@ -83,6 +83,7 @@ func (f *field) callers(ctx context.Context, d *draft, clients int) error {
 	if err != nil {
 		return err
 	}
+	d.add(opCall, "regogate, new token each time", subject, t.strange(func() (string, error) { return f.token(caller) }), nil)
 	old, err := t.legacy(ctx, clients)
 	d.add(opCall, "regogate, legacy sessions", contender, old, err)
 	return nil
@@ -108,6 +109,7 @@ func (f *field) listers(ctx context.Context, d *draft, clients int) error {
 	if err != nil {
 		return err
 	}
+	d.add(opList, "regogate, new token each time", subject, t.strange(func() (string, error) { return f.token(allSeeing) }), nil)
 	old, err := t.legacy(ctx, clients)
 	d.add(opList, "regogate, legacy sessions", contender, old, err)
 	other, err := f.token(caller)

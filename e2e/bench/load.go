@@ -46,12 +46,7 @@ func (t *target) work(ctx context.Context, share, number int) run {
 		if ctx.Err() != nil {
 			break
 		}
-		from := time.Now()
-		err := t.send(ctx, number, &buf)
-		took := time.Since(from)
-		if err == nil {
-			err = t.check(buf.Bytes())
-		}
+		took, err := t.once(ctx, number, &buf)
 		if err != nil {
 			r.add(run{wrong: 1, problem: err})
 			continue
@@ -59,6 +54,20 @@ func (t *target) work(ctx context.Context, share, number int) run {
 		r.latencies = append(r.latencies, took)
 	}
 	return r
+}
+
+// once sends one request. Only the way there and back is timed.
+func (t *target) once(ctx context.Context, number int, buf *bytes.Buffer) (time.Duration, error) {
+	header, err := t.header(number)
+	if err != nil {
+		return 0, err
+	}
+	from := time.Now()
+	if err := t.send(ctx, header, buf); err != nil {
+		return 0, err
+	}
+	took := time.Since(from)
+	return took, t.check(buf.Bytes())
 }
 
 // add takes over the latencies and the wrong answers of another run.

@@ -146,7 +146,7 @@ func (r *report) targets(b *strings.Builder) {
 			got, most, than = row.OverDirect, listOverDirect, "direct"
 		}
 		if row.Wrong > 0 {
-			lines = append(lines, fmt.Sprintf("- %s, %s: missed, for the answers were wrong", row.Op, atOnce(row.AtOnce)))
+			lines = append(lines, fmt.Sprintf("- %s, %s, %s: missed, for answers were wrong", row.Op, atOnce(row.AtOnce), row.Name))
 		}
 		if got == nil {
 			continue
@@ -155,7 +155,7 @@ func (r *report) targets(b *strings.Builder) {
 		if got.Median > most {
 			verdict = "missed"
 		}
-		lines = append(lines, fmt.Sprintf("- %s, %s: %.2f times %s, want at most %g: %s", row.Op, atOnce(row.AtOnce), got.Median, than, most, verdict))
+		lines = append(lines, fmt.Sprintf("- %s, %s, %s: %.2f times %s, want at most %g: %s", row.Op, atOnce(row.AtOnce), row.Name, got.Median, than, most, verdict))
 	}
 	if lines != nil {
 		b.WriteString("\nTargets, at the median\n\n" + strings.Join(lines, "\n") + "\n")

@@ -22,21 +22,31 @@ type target struct {
 	client *http.Client
 	// headers are those of each client; a worker takes the one of its number.
 	headers []http.Header
-	body    []byte
+	// renew makes the headers of a request that no other has sent; nil where
+	// headers are used again.
+	renew func() (http.Header, error)
+	body  []byte
 	// judge looks at the result of the first answer.
 	judge func(result json.RawMessage) error
 
 	want []byte // the answer that judge was content with
 }
 
-// send sends the request as the client of this number and reads the whole
-// answer into buf, which it returns grown. An HTTP status other than 200 is an
-// error.
-func (t *target) send(ctx context.Context, number int, buf *bytes.Buffer) error {
+// header returns the headers of the next request of the client of this number.
+func (t *target) header(number int) (http.Header, error) {
+	if t.renew != nil {
+		return t.renew()
+	}
+	return t.headers[number%len(t.headers)], nil
+}
+
+// send sends the request and reads the whole answer into buf. An HTTP status
+// other than 200 is an error.
+func (t *target) send(ctx context.Context, header http.Header, buf *bytes.Buffer) error {
 	r := &http.Request{
 		Method: http.MethodPost, URL: t.url, Host: t.url.Host,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header:        t.headers[number%len(t.headers)],
+		Header:        header,
 		ContentLength: int64(len(t.body)),
 		Body:          io.NopCloser(bytes.NewReader(t.body)),
 	}
@@ -58,8 +68,12 @@ func (t *target) send(ctx context.Context, number int, buf *bytes.Buffer) error 
 // prove sends the request once, looks at the whole answer and remembers it:
 // every later one has to be the same.
 func (t *target) prove(ctx context.Context) error {
+	header, err := t.header(0)
+	if err != nil {
+		return err
+	}
 	var buf bytes.Buffer
-	if err := t.send(ctx, 0, &buf); err != nil {
+	if err := t.send(ctx, header, &buf); err != nil {
 		return err
 	}
 	var answer struct {
@@ -86,6 +100,22 @@ func (t *target) check(answer []byte) error {
 		return nil
 	}
 	return fmt.Errorf("an answer of %d bytes where the first had %d: %s", len(answer), len(t.want), clip(answer))
+}
+
+// strange makes the same request with a token that nobody has seen before, each
+// time it is sent.
+func (t *target) strange(token func() (string, error)) *target {
+	other := &target{url: t.url, client: newClient(), body: t.body, judge: t.judge}
+	other.renew = func() (http.Header, error) {
+		fresh, err := token()
+		if err != nil {
+			return nil, err
+		}
+		header := t.headers[0].Clone()
+		header.Set("Authorization", "Bearer "+fresh)
+		return header, nil
+	}
+	return other
 }
 
 func clip(b []byte) []byte { return b[:min(len(b), 300)] }
