@@ -134,9 +134,14 @@ func (g *Gateway) Run(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           g.Handler(),
 		ReadHeaderTimeout: g.config.Limits.ReadTimeout,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    64 << 10,
-		ErrorLog:          slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
+		// Of a body that nobody reads as well: the server reads it to its end
+		// before it goes on, and would wait for a client that never sends it.
+		ReadTimeout: g.config.Limits.ReadTimeout,
+		// OPTIONS * goes the way of everything else.
+		DisableGeneralOptionsHandler: true,
+		IdleTimeout:                  2 * time.Minute,
+		MaxHeaderBytes:               64 << 10,
+		ErrorLog:                     slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()

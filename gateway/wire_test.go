@@ -1,0 +1,103 @@
+package gateway_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/e2e/world"
+	"github.com/regogate/regogate/gateway"
+)
+
+// wire sends bytes over a connection of its own and returns everything that
+// comes back until the gateway closes it; closed is false if it does not within
+// the time.
+func wire(t *testing.T, w *world.World, within time.Duration, send string) (answer string, closed bool) {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, send); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(within)); err != nil {
+		t.Fatal(err)
+	}
+	out, err := io.ReadAll(conn)
+	return string(out), err == nil
+}
+
+// TestBodyThatNeverComes announces a body and does not send it, where the
+// gateway answers without having read it. The connection must not stay.
+func TestBodyThatNeverComes(t *testing.T) {
+	w := start(t, world.Options{Adjust: func(c *gateway.Config) { c.Limits.ReadTimeout = 300 * time.Millisecond }})
+	auth := "Authorization: Bearer " + token(t, w, "developer") + "\r\n"
+	for name, c := range map[string]struct{ line, headers, status string }{
+		"health":           {"GET /healthz", "Content-Length: 10\r\n", "200"},
+		"readiness":        {"GET /readyz", "Content-Length: 10\r\n", "200"},
+		"metadata":         {"GET /.well-known/oauth-protected-resource/mcp", "Content-Length: 10\r\n", "200"},
+		"no token":         {"POST /mcp", "Content-Length: 10\r\n", "401"},
+		"no token, chunks": {"POST /mcp", "Transfer-Encoding: chunked\r\n", "401"},
+		"no token, expect": {"POST /mcp", "Content-Length: 10\r\nExpect: 100-continue\r\n", "401"},
+		"no such path":     {"POST /", "Content-Length: 10\r\n", "401"},
+		"wrong host":       {"POST /mcp", "Host: evil.example\r\nContent-Length: 10\r\n", "403"},
+		"options":          {"OPTIONS *", "Content-Length: 10\r\n", "401"},
+		"media type":       {"POST /mcp", auth + "Content-Length: 10\r\n", "415"},
+		"no session":       {"DELETE /mcp", auth + "Content-Length: 10\r\n", "400"},
+		"method":           {"PUT /mcp", auth + "Content-Length: 10\r\n", "405"},
+		"body":             {"POST /mcp", auth + "Content-Type: application/json\r\nContent-Length: 10\r\n", "400"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			host := "Host: 127.0.0.1\r\n"
+			if strings.HasPrefix(c.headers, "Host:") {
+				host = ""
+			}
+			answer, closed := wire(t, w, 5*time.Second, fmt.Sprintf("%s HTTP/1.1\r\n%s%s\r\n", c.line, host, c.headers))
+			if !strings.HasPrefix(answer, "HTTP/1.1 "+c.status) || !closed {
+				t.Errorf("closed %v after %.80q, want it closed after %s", closed, answer, c.status)
+			}
+		})
+	}
+}
+
+// TestServerWideOptionsAreGuarded: net/http would answer OPTIONS * by itself,
+// whoever asks.
+func TestServerWideOptionsAreGuarded(t *testing.T) {
+	w := start(t, world.Options{})
+	answer, _ := wire(t, w, 5*time.Second, "OPTIONS * HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
+	if !strings.HasPrefix(answer, "HTTP/1.1 403") {
+		t.Errorf("answer %.80q, want 403", answer)
+	}
+}
+
+// TestReadTimeoutEndsWithTheRequest: what takes longer to answer than a request
+// may take to arrive is not cut off.
+func TestReadTimeoutEndsWithTheRequest(t *testing.T) {
+	const limit = 300 * time.Millisecond
+	w := start(t, world.Options{Adjust: func(c *gateway.Config) { c.Limits.ReadTimeout = limit }})
+	w.Servers["stripe"].Result = func(string, jsontext.Value) jsontext.Value {
+		time.Sleep(2 * limit)
+		return jsontext.Value(`{"content":[],"resultType":"complete"}`)
+	}
+	stream := connect(t, w, "/mcp", "admin").listen()
+	client, err := w.Client("admin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := client.Call(t.Context(), "stripe__list_prices", nil); err != nil || out.Result == nil {
+		t.Errorf("a call that takes longer: %+v, %v", out, err)
+	}
+	select {
+	case message, open := <-stream:
+		t.Errorf("the stream: %q, open %v", message, open)
+	default:
+	}
+}
