@@ -79,6 +79,7 @@ func (x *exchange) fingerprint() (sum [sha256.Size]byte, ok bool) {
 	for _, t := range x.see(now, now.catalog.route(x.server)) {
 		h.Write(t.digest[:])
 	}
+	x.hand() // a stream is long: its records must neither wait for its end nor pile up
 	h.Sum(sum[:0])
 	return sum, true
 }

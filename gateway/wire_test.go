@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -99,5 +101,25 @@ func TestReadTimeoutEndsWithTheRequest(t *testing.T) {
 	case message, open := <-stream:
 		t.Errorf("the stream: %q, open %v", message, open)
 	default:
+	}
+}
+
+// TestStreamRecordsAsItGoes: a stream asks the policy again at every change, and
+// what it asked is on record then, not when it ends.
+func TestStreamRecordsAsItGoes(t *testing.T) {
+	dir := policyDir(t)
+	w := start(t, world.Options{Adjust: func(c *gateway.Config) { c.Policy.Dir = dir }})
+	p := connect(t, w, "/mcp", "developer")
+	w.Records.Forget()
+	p.listen()
+	eventually(t, "the first look is on record", func() bool { return len(w.Records.All()) == 1 })
+	rule := "package mcp.authz\n\nallow := false if \"developer\" in input.claims.roles\n"
+	if err := os.WriteFile(filepath.Join(dir, "freeze.rego"), []byte(rule), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the second look is on record", func() bool { return len(w.Records.All()) == 2 })
+	all := w.Records.All()
+	if got, want := len(all[1].List.Allowed), 0; got != want || len(all[0].List.Allowed) == 0 {
+		t.Errorf("the first look saw %d tools, the second %d", len(all[0].List.Allowed), got)
 	}
 }
