@@ -70,10 +70,12 @@ func New(ctx context.Context, c Config, o Options) (*Gateway, error) {
 		config: c, version: o.Version, log: o.Log, records: o.Records,
 		publicURL: strings.TrimRight(c.PublicURL, "/"),
 		subjects:  newSubjects(), cursors: newCursors(),
-		sessions: newMemorySessions(c.Sessions, time.Now),
 		slots:    slots{max: c.Limits.Concurrent},
 		draining: make(chan struct{}), known: make(chan struct{}),
 	}
+	sessions := newMemorySessions(c.Sessions, time.Now)
+	sessions.ended = g.streams.end
+	g.sessions = sessions
 	g.closing, g.close = context.WithCancel(context.Background())
 	if u, err := url.Parse(c.PublicURL); err == nil {
 		g.publicHost = strings.ToLower(u.Hostname())

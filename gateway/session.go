@@ -60,6 +60,7 @@ type SessionConfig struct {
 type memorySessions struct {
 	limits SessionConfig
 	now    func() time.Time
+	ended  func(id string) // told of each session that is forgotten; does not call back
 
 	mu   sync.Mutex
 	byID map[string]*Session
@@ -68,7 +69,7 @@ type memorySessions struct {
 
 func newMemorySessions(limits SessionConfig, now func() time.Time) *memorySessions {
 	return &memorySessions{
-		limits: limits, now: now,
+		limits: limits, now: now, ended: func(string) {},
 		byID: map[string]*Session{}, of: map[string]map[string]*Session{},
 	}
 }
@@ -136,6 +137,7 @@ func (m *memorySessions) forget(s *Session) {
 	if len(m.of[s.Principal]) == 0 {
 		delete(m.of, s.Principal)
 	}
+	m.ended(s.ID)
 }
 
 func (m *memorySessions) sweep() {

@@ -92,7 +92,6 @@ func (x *exchange) endSession() *fault {
 	if err := x.g.sessions.Close(x.ctx, x.session.ID, x.principal.Key()); err != nil {
 		return faultSession(err)
 	}
-	x.g.streams.end(x.session.ID)
 	x.answer.empty(http.StatusNoContent)
 	return nil
 }

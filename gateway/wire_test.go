@@ -123,3 +123,25 @@ func TestStreamRecordsAsItGoes(t *testing.T) {
 		t.Errorf("the first look saw %d tools, the second %d", len(all[0].List.Allowed), got)
 	}
 }
+
+// TestStreamEndsWithItsSession: a session that has to make room for another one
+// takes its stream along at once, or a principal could hold any number of them.
+func TestStreamEndsWithItsSession(t *testing.T) {
+	w := start(t, world.Options{Adjust: func(c *gateway.Config) { c.Sessions.PerPrincipal = 1 }})
+	stream := connect(t, w, "/mcp", "developer").listen()
+	other := connect(t, w, "/mcp", "payments").listen()
+	connect(t, w, "/mcp", "developer")
+	select {
+	case message, open := <-stream:
+		if open {
+			t.Errorf("message %s", message)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the stream outlived its session")
+	}
+	select {
+	case message, open := <-other:
+		t.Errorf("another principal's stream: %q, open %v", message, open)
+	default:
+	}
+}
