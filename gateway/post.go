@@ -58,8 +58,8 @@ func (x *exchange) readBody() ([]byte, *fault) {
 	}
 	_ = x.answer.control.SetReadDeadline(time.Now().Add(limits.ReadTimeout))
 	var buf bytes.Buffer
-	if x.r.ContentLength > 0 {
-		buf.Grow(int(x.r.ContentLength) + bytes.MinRead)
+	if n := min(x.r.ContentLength, unseen); n > 0 {
+		buf.Grow(int(n) + bytes.MinRead)
 	}
 	_, err := buf.ReadFrom(http.MaxBytesReader(x.w, x.r.Body, int64(limits.Body)))
 	var tooLarge *http.MaxBytesError
@@ -77,6 +77,9 @@ func (x *exchange) readBody() ([]byte, *fault) {
 	_ = x.answer.control.SetReadDeadline(time.Time{})
 	return buf.Bytes(), nil
 }
+
+// unseen is for how much of a body that is only announced there is room at once.
+const unseen = 64 << 10
 
 // parse reads the message and settles era and revision. In the modern era the
 // headers have to agree with the body before anything is looked up.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -143,5 +144,39 @@ func TestStreamEndsWithItsSession(t *testing.T) {
 	case message, open := <-other:
 		t.Errorf("another principal's stream: %q, open %v", message, open)
 	default:
+	}
+}
+
+// TestAnnouncedBodiesTakeNoRoom: memory is for the bytes that came, not for
+// those that a client says will come.
+func TestAnnouncedBodiesTakeNoRoom(t *testing.T) {
+	const clients, body = 32, 4 << 20
+	w := start(t, world.Options{})
+	heap := func() int64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	head := fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"+
+		"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n ", token(t, w, "developer"), body)
+	for range clients {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(w.URL, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(conn, head); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var taken int64
+	for range 20 {
+		time.Sleep(25 * time.Millisecond)
+		taken = max(taken, heap()-before)
+	}
+	if most := int64(clients * body / 8); taken > most {
+		t.Errorf("%d clients that announced %d bytes each take %d bytes, want at most %d", clients, body, taken, most)
 	}
 }
