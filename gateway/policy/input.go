@@ -167,7 +167,10 @@ func NewSubject(claims jsontext.Value) (*Subject, error) {
 
 // Item is one tool, ready to be evaluated. It is immutable and safe for
 // concurrent use; make it once for a registry revision.
-type Item struct{ tool *ast.Term }
+type Item struct {
+	tool    *ast.Term
+	offered bool // by a backend: it is not just a name that somebody asked for
+}
 
 // NewItem prepares a tool. It fails only when the annotations are there and no
 // proper JSON object. It keeps no reference to t's slices and maps.
@@ -193,7 +196,7 @@ func NewItem(t Tool) (*Item, error) {
 	o.set("labels", labels.term())
 	o.flag("registered", t.Registered)
 	o.set("definition", definition)
-	return &Item{o.term()}, nil
+	return &Item{o.term(), definition != nil}, nil
 }
 
 func (d *Definition) term() (*ast.Term, error) {

@@ -19,7 +19,8 @@ const (
 // concurrent use.
 type memo struct {
 	// ones holds only what was allowed: a tool that is hidden has to take as
-	// long as one that does not exist.
+	// long as one that does not exist. It holds only tools that are offered:
+	// the names that clients can think of would never end, nor come again.
 	ones  *lru.Cache[oneKey, struct{}]
 	lists *lru.Cache[listKey, []verdict]
 }
@@ -69,7 +70,7 @@ func (m *memo) allows(q *Question) bool {
 }
 
 func (m *memo) keepOne(q *Question, d Decision) {
-	if m != nil && d.Allowed {
+	if m != nil && d.Allowed && q.Item.offered {
 		m.ones.Add(q.key(), struct{}{})
 	}
 }

@@ -135,6 +135,13 @@ func TestPlainBuiltins(t *testing.T) {
 	}
 }
 
+// offered is alpha as a backend offers it.
+func offered() Tool {
+	t := alpha()
+	t.Definition.SHA256 = "00"
+	return t
+}
+
 const plainPolicy = `allow if { input.claims.ok == true; input.tool.name != "hidden" }`
 
 func TestMemo(t *testing.T) {
@@ -142,9 +149,9 @@ func TestMemo(t *testing.T) {
 	s := load(t, plainPolicy, "")
 	ctx := context.Background()
 	yes, no := subject(t, `{"ok": true}`), subject(t, `{"ok": false}`)
-	hidden := alpha()
+	hidden := offered()
 	hidden.Name = "hidden"
-	shown, secret := item(t, alpha()), item(t, hidden)
+	shown, secret := item(t, offered()), item(t, hidden)
 	items := NewItems([]*Item{shown, secret})
 	for range 2 {
 		for _, c := range []struct {
@@ -174,7 +181,7 @@ func TestMemo(t *testing.T) {
 	for _, q := range []Question{
 		{Method: "other", Subject: yes, Item: shown},
 		{Method: "tools/call", Subject: subject(t, `{"ok": true}`), Item: shown},
-		{Method: "tools/call", Subject: yes, Item: item(t, alpha())},
+		{Method: "tools/call", Subject: yes, Item: item(t, offered())},
 	} {
 		if s.memo.allows(&q) {
 			t.Errorf("the answer to another question is taken for that to %+v", q)
@@ -186,7 +193,7 @@ func TestMemo(t *testing.T) {
 // again.
 func TestMemoSavesEvaluations(t *testing.T) {
 	s := load(t, plainPolicy, "")
-	q := ask(t, `{"ok": true}`, alpha())
+	q := ask(t, `{"ok": true}`, offered())
 	items := NewItems([]*Item{q.Item})
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -207,7 +214,7 @@ func TestMemoSavesEvaluations(t *testing.T) {
 // What is handed out is the caller's: it changes nothing that is remembered.
 func TestMemoKeepsItsOwn(t *testing.T) {
 	s := load(t, plainPolicy, "")
-	q := ask(t, `{"ok": true}`, alpha())
+	q := ask(t, `{"ok": true}`, offered())
 	items := NewItems([]*Item{q.Item})
 	for range 3 {
 		d := s.AllowEach(context.Background(), q.Subject, items, q.Method, q.Request)
@@ -215,5 +222,20 @@ func TestMemoKeepsItsOwn(t *testing.T) {
 			t.Fatalf("got %s", show(d[0]))
 		}
 		d[0] = Decision{}
+	}
+}
+
+// Names that clients make up are not kept, however many of them the policy
+// allows: each would stay with all its bytes.
+func TestMemoForgetsMadeUpNames(t *testing.T) {
+	s := load(t, plainPolicy, "")
+	for i := range 3 {
+		tool := Tool{Server: "alpha", Name: fmt.Sprint("made-up-", i)}
+		if d := s.Allow(context.Background(), ask(t, `{"ok": true}`, tool)); !d.Allowed {
+			t.Fatalf("got %s", show(d))
+		}
+	}
+	if got := s.memo.ones.Len(); got != 0 {
+		t.Errorf("%d answers about tools that nobody offers are remembered", got)
 	}
 }
