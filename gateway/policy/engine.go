@@ -101,6 +101,7 @@ type Engine struct {
 	current atomic.Pointer[Snapshot]
 	changed chan struct{}
 	recheck time.Duration
+	pending string // revision of new files that may still be written to
 
 	mu     sync.Mutex // guards status
 	status Status
@@ -148,21 +149,38 @@ func (e *Engine) Status() Status {
 	return e.status
 }
 
-// reload reads the files and brings them into force if they are new and good.
-// Otherwise the last good policy stays. It must not run concurrently with itself.
-// It returns the directories that were seen.
-func (e *Engine) reload() (dirs []string) {
+// look reads the files and judges them when they are as they were at the look
+// before: half of a policy that is being written may well be a policy, and one
+// without the rules that deny. settled is false when another look has to follow.
+// It must not run concurrently with itself or reload. It returns the directories
+// that were seen.
+func (e *Engine) look() (dirs []string, settled bool) {
 	t, problems := e.config.read()
+	if t.revision != e.Status().Tried && t.revision != e.pending {
+		e.pending = t.revision
+		return t.dirs, false
+	}
+	e.pending = ""
+	e.judge(t, problems)
+	return t.dirs, true
+}
+
+// reload reads the files and judges them at once.
+func (e *Engine) reload() { e.judge(e.config.read()) }
+
+// judge brings files into force if they are new and good. Otherwise the last good
+// policy stays.
+func (e *Engine) judge(t *tree, problems Problems) {
 	last := e.Status()
 	if len(problems) == 0 && t.revision != last.Revision {
 		var s *Snapshot
 		if s, problems = newSnapshot(t, e.config, e.log); len(problems) == 0 {
 			e.activate(s)
-			return t.dirs
+			return
 		}
 	}
 	if problems.Error() == last.Problems.Error() {
-		return t.dirs
+		return
 	}
 	e.mu.Lock()
 	e.status.Tried, e.status.Problems = t.revision, problems
@@ -173,7 +191,6 @@ func (e *Engine) reload() (dirs []string) {
 	for _, p := range problems {
 		e.log.Error("policy refused", "problem", p.String(), "policy_revision", last.Revision)
 	}
-	return t.dirs
 }
 
 func (e *Engine) activate(s *Snapshot) {

@@ -194,6 +194,34 @@ func TestReleases(t *testing.T) {
 	}
 }
 
+// A policy that is being written is not read halfway, whenever the files are
+// rechecked: without the file that is away for a moment it would be a policy, and
+// one that allows more.
+func TestHalfWritten(t *testing.T) {
+	dir := t.TempDir()
+	gate := map[string]string{"call.rego": "package mcp.authz\n\ncall if input.claims.sub\n"}
+	write(t, dir, map[string]string{"authz.rego": module("true")})
+	write(t, dir, gate)
+	e, logged := run(t, dir, time.Millisecond)
+	logged.expect(t, "policy in force", "call_gate=true")
+	for range 10 {
+		if err := os.Remove(filepath.Join(dir, "call.rego")); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			if time.Sleep(2 * time.Millisecond); !e.Current().HasCall() {
+				t.Fatal("the gate is gone")
+			}
+		}
+		write(t, dir, gate)
+		time.Sleep(3 * quiet)
+	}
+	if err := os.Remove(filepath.Join(dir, "call.rego")); err != nil {
+		t.Fatal(err)
+	}
+	logged.expect(t, "policy in force", "call_gate=false")
+}
+
 // Requests keep to one snapshot while policies come and go under them: every
 // answer is that of the revision it was asked of.
 func TestReloadWhileEvaluating(t *testing.T) {

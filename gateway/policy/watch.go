@@ -10,8 +10,9 @@ import (
 )
 
 const (
-	// quiet is how long nothing may change before the files are read: saving,
-	// or checking out a branch, is many events.
+	// quiet is how long nothing may change before the files are read, and how
+	// long they have to stay as they were read: saving, or checking out a
+	// branch, is many events.
 	quiet = 100 * time.Millisecond
 	// patience bounds the wait where changes never cease.
 	patience = time.Second
@@ -32,19 +33,6 @@ func (e *Engine) watch(ctx context.Context) {
 		defer watcher.Close()
 		events, errs = watcher.Events, watcher.Errors
 	}
-	rescan := func() {
-		// What changed in a new directory after it was read and before it was
-		// watched is seen by reading again.
-		for range 3 {
-			if found := e.follow(watcher, e.reload()); !found {
-				return
-			}
-		}
-	}
-	rescan()
-
-	ticker := time.NewTicker(e.recheck)
-	defer ticker.Stop()
 	settle := time.NewTimer(quiet)
 	defer settle.Stop()
 	settle.Stop()
@@ -55,6 +43,18 @@ func (e *Engine) watch(ctx context.Context) {
 		}
 		settle.Reset(min(quiet, max(0, patience-time.Since(first))))
 	}
+	rescan := func() {
+		first = time.Time{}
+		// What changed in a new directory after it was read and before it was
+		// watched is seen by looking again.
+		dirs, settled := e.look()
+		if found := e.follow(watcher, dirs); found || !settled {
+			noticed()
+		}
+	}
+	rescan()
+	ticker := time.NewTicker(e.recheck)
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -64,9 +64,10 @@ func (e *Engine) watch(ctx context.Context) {
 		case <-errs: // events were lost
 			noticed()
 		case <-ticker.C:
-			rescan()
+			if first.IsZero() {
+				rescan()
+			}
 		case <-settle.C:
-			first = time.Time{}
 			rescan()
 		}
 	}
