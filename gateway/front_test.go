@@ -251,6 +251,35 @@ func TestListChangedGoesToThoseWhoseListChanged(t *testing.T) {
 	}
 }
 
+// TestStreamOutlivesTheReadTimeout keeps a stream open for longer than a
+// request may take to be read.
+func TestStreamOutlivesTheReadTimeout(t *testing.T) {
+	dir := policyDir(t)
+	w := start(t, world.Options{Adjust: func(c *gateway.Config) {
+		c.Policy.Dir = dir
+		c.Limits.ReadTimeout = 300 * time.Millisecond
+	}})
+	p := connect(t, w, "/mcp", "developer")
+	events := p.listen()
+	select {
+	case message, open := <-events:
+		t.Fatalf("message %q, stream open: %v", message, open)
+	case <-time.After(time.Second):
+	}
+	rule := "package mcp.authz\n\nallow := false if \"developer\" in input.claims.roles\n"
+	if err := os.WriteFile(filepath.Join(dir, "freeze.rego"), []byte(rule), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case _, open := <-events:
+		if !open {
+			t.Error("the stream ended")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the stream is dead")
+	}
+}
+
 // listen opens the peer's stream and returns the data of its events.
 func (p *peer) listen() <-chan string {
 	p.t.Helper()
