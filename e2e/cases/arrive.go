@@ -46,9 +46,8 @@ func (p *player) reserved() kinds {
 	return k
 }
 
-// lateness is how long a message may take that the gateway sends beside the
-// answer.
-const lateness = 3 * time.Second
+// lateness is how long a message may take that nobody's answer waits for.
+const lateness = 10 * time.Second
 
 // arrivedSince compares what came to the backends after the first n messages
 // with what the steps expect, in any order, and waits a while for what is
