@@ -33,7 +33,7 @@ go: ## Go tests, with the race detector
 	go test -race $$(go list ./... | grep -v /e2e)
 
 e2e: build ## real clients and servers, the cases, the demo
-	REGOGATE_E2E=1 REGOGATE_BIN=$(CURDIR)/bin/regogate go test -race ./e2e/...
+	REGOGATE_E2E=1 REGOGATE_BIN=$(CURDIR)/bin/regogate go test -race -p 1 ./e2e/...
 
 bench: ## medians and ratios beside direct, a bare proxy and a proxy with JWT
 	go run ./e2e/bench
