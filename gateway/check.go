@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/regogate/regogate/gateway/auth"
@@ -143,7 +144,7 @@ func (k *check) decisionLog() {
 	if name == "" || name == "-" || !k.file("decision_log.file", filepath.Dir(name), "make the directory, or correct the path") {
 		return
 	}
-	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY, 0)
+	f, err := os.OpenFile(name, os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0)
 	switch {
 	case err == nil:
 		f.Close()

@@ -60,13 +60,22 @@ type reader struct {
 func readCatalogue(fsys fs.FS, dir string, names []string) ([]Tool, []strictyaml.Problem, error) {
 	r := &reader{seen: map[string]string{}}
 	for _, name := range names {
-		data, err := fs.ReadFile(fsys, name)
+		data, err := readFile(fsys, name)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the catalogue: %w", err)
 		}
 		r.read(path.Join(dir, name), data)
 	}
 	return r.tools, r.problems, nil
+}
+
+func readFile(fsys fs.FS, name string) ([]byte, error) {
+	// Opening a named pipe would wait for a writer.
+	info, err := fs.Stat(fsys, name)
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	}
+	return fs.ReadFile(fsys, name)
 }
 
 func (r *reader) read(file string, data []byte) {

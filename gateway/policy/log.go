@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -65,9 +66,11 @@ func NewLog(sink io.Writer, log *slog.Logger) *Log {
 }
 
 // OpenLogFile opens a file to append records to. Where it is missing it is
-// created, readable by its owner alone.
+// created, readable by its owner alone. A named pipe is an error as long as
+// nobody reads it.
 func OpenLogFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+	// Without O_NONBLOCK, opening a pipe would wait for a reader.
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the decision log: %w", err)
 	}
