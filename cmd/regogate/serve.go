@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -91,6 +93,11 @@ func options(log *slog.Logger, records policy.Recorder) gateway.Options {
 }
 
 func serve(ctx context.Context, config *gateway.Config, stdout io.Writer) error {
+	// Whoever reads the records or the log may go: writing fails then, and does
+	// not end the process.
+	broken := make(chan os.Signal, 1)
+	signal.Notify(broken, syscall.SIGPIPE)
+	defer signal.Stop(broken)
 	log := config.Log.Logger(os.Stderr)
 	sink, err := recordSink(config.DecisionLog, stdout)
 	if err != nil {
