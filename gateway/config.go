@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -191,7 +192,7 @@ func under(dir string, paths ...*string) {
 func (c *Config) Validate() []strictyaml.Problem {
 	v := &validation{}
 	host, port, err := net.SplitHostPort(c.Listen)
-	if v.check("listen", err == nil && port != "", "must be host:port, such as 127.0.0.1:8080") {
+	if v.check("listen", err == nil && isPort(port), "must be host:port, such as 127.0.0.1:8080") {
 		v.check("listen", host == "" || host == "localhost" || isIP(host), "the host must be an IP address or localhost")
 	}
 	u, err := url.Parse(c.PublicURL)
@@ -215,6 +216,12 @@ func (c *Config) Validate() []strictyaml.Problem {
 	v.policy(c)
 	v.limits(c)
 	return v.problems
+}
+
+// isPort also holds for 0, which takes a free one.
+func isPort(port string) bool {
+	_, err := strconv.ParseUint(port, 10, 16)
+	return err == nil
 }
 
 func isIP(host string) bool {
