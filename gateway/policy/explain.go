@@ -31,6 +31,11 @@ type Explanation struct {
 // optional, on the input that the decision was made on: after Allow arguments
 // is nil, after Call it is what Call got.
 func (s *Snapshot) Explain(ctx context.Context, q Question, arguments jsontext.Value) Explanation {
+	leave, err := s.room(ctx, arguments)
+	if err != nil {
+		return Explanation{Err: err}
+	}
+	defer leave()
 	in := input{q, arguments}
 	t, err := in.term(q.Request.term())
 	if err != nil {

@@ -2,8 +2,11 @@ package policy
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Lists wait for a place, within their deadline, and single questions do not.
@@ -36,5 +39,35 @@ func TestListPlaces(t *testing.T) {
 	}
 	for range cap(s.lists) + 1 { // no place is lost
 		expect(context.Background(), "true")
+	}
+}
+
+// Questions with large arguments wait for a place, too, and small ones do not:
+// 32 clients with 3.5 MB of arguments each took 4 GB.
+func TestLargeArgumentsPlaces(t *testing.T) {
+	s := load(t, "allow := true\n\ncall if input.arguments.text\n\nreasons contains \"said\" if input.arguments.text", "",
+		func(c *Config) { c.Deadline = 50 * time.Millisecond })
+	q := ask(t, `{}`, alpha())
+	small := jsontext.Value(`{"text": "x"}`)
+	large := jsontext.Value(`{"text": "` + strings.Repeat("x", largeArguments) + `"}`)
+	expect := func(arguments jsontext.Value, want string) {
+		t.Helper()
+		if d := s.Call(context.Background(), q, arguments); show(d) != want {
+			t.Errorf("call: %s, want %s", show(d), want)
+		}
+		if e := s.Explain(context.Background(), q, arguments); (e.Err == nil) != (want == "true") {
+			t.Errorf("explain: %v", e.Err)
+		}
+	}
+	for range cap(s.large) {
+		s.large <- struct{}{}
+	}
+	expect(large, "false policy_timeout: the policy did not answer before the deadline")
+	expect(small, "true")
+	for range cap(s.large) {
+		<-s.large
+	}
+	for range cap(s.large) + 1 { // no place is lost
+		expect(large, "true")
 	}
 }

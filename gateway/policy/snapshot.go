@@ -29,6 +29,10 @@ type Snapshot struct {
 	// then run into the deadline of each evaluation.
 	lists chan struct{}
 
+	// large has as many places for questions with large arguments, whose terms
+	// weigh thirty times what the client sent.
+	large chan struct{}
+
 	memo *memo // nil where allow is not repeatable
 }
 
@@ -78,6 +82,7 @@ func newSnapshot(t *tree, cfg Config, log *slog.Logger) (s *Snapshot, problems P
 	s = &Snapshot{
 		revision: t.revision, program: p, deadline: cfg.Deadline, listDeadline: cfg.ListDeadline,
 		lists: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		large: make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
 	if repeatable(p.compiler, entry("allow")) {
 		s.memo = newMemo()
@@ -124,7 +129,32 @@ func (s *Snapshot) Allow(ctx context.Context, q Question) Decision {
 // that will be forwarded, or nil where the call has none. Ask Allow first, and
 // Call only where HasCall; without such a rule it denies as undefined.
 func (s *Snapshot) Call(ctx context.Context, q Question, arguments jsontext.Value) Decision {
+	leave, err := s.room(ctx, arguments)
+	if err != nil {
+		return failed(err)
+	}
+	defer leave()
 	return s.decide(ctx, s.call, &input{q, arguments})
+}
+
+// largeArguments is from how many bytes on arguments are large. Few tools are
+// ever sent as much.
+const largeArguments = 256 << 10
+
+// room waits for a place for a question with these arguments, within the
+// deadline. The caller leaves it.
+func (s *Snapshot) room(ctx context.Context, arguments jsontext.Value) (leave func(), err error) {
+	if len(arguments) < largeArguments {
+		return func() {}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.deadline)
+	defer cancel()
+	select {
+	case s.large <- struct{}{}:
+		return func() { <-s.large }, nil
+	case <-ctx.Done():
+		return nil, stopped(ctx.Err())
+	}
 }
 
 // AllowEach answers Allow for every item, in their order, and gives the same
