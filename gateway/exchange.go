@@ -94,6 +94,10 @@ func (x *exchange) refuse(f *fault) {
 		x.answer.plain(f.status, http.StatusText(f.status))
 		return
 	}
+	if f.status == http.StatusOK {
+		x.reply(x.errorBody(f)) // an answer like any other
+		return
+	}
 	x.answer.json(f.status, x.errorBody(f))
 }
 

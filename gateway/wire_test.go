@@ -180,3 +180,30 @@ func TestAnnouncedBodiesTakeNoRoom(t *testing.T) {
 		t.Errorf("%d clients that announced %d bytes each take %d bytes, want at most %d", clients, body, taken, most)
 	}
 }
+
+// TestAnswersTakeTheirForm: a name in a second spelling is a bad request like
+// one that comes twice, params that are merely wrong are not; and an error comes
+// in the form that the client takes.
+func TestAnswersTakeTheirForm(t *testing.T) {
+	w := start(t, world.Options{})
+	p := connect(t, w, "/mcp", "developer")
+	request := func(params string) string {
+		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + params + `}`
+	}
+	for _, c := range []struct {
+		accept, params, kind string
+		status, code         int
+	}{
+		{"application/json, text/event-stream", `{"name":"a","Name":"b"}`, "application/json", 400, -32600},
+		{"application/json, text/event-stream", `{"name":"a","name":"b"}`, "application/json", 400, -32600},
+		{"application/json, text/event-stream", `{"arguments":{}}`, "application/json", 200, -32602},
+		{"application/json", `{"name":"a"}`, "application/json", 200, -32602},
+		{"text/event-stream", `{"name":"a"}`, "text/event-stream", 200, -32602},
+		{"text/event-stream", `{"name":"a","Name":"b"}`, "application/json", 400, -32600},
+	} {
+		resp, body := p.post(request(c.params), "Accept", c.accept)
+		if kind := resp.Header.Get("Content-Type"); resp.StatusCode != c.status || kind != c.kind || !strings.Contains(body, fmt.Sprintf(`"code":%d`, c.code)) {
+			t.Errorf("%s to %s: %d %s %s, want %d %s %d", c.params, c.accept, resp.StatusCode, kind, body, c.status, c.kind, c.code)
+		}
+	}
+}
