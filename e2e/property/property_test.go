@@ -3,6 +3,7 @@
 package property
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io/fs"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/regogate/regogate/e2e/world"
 	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/policy"
 	"github.com/regogate/regogate/policies"
 	"github.com/regogate/regogate/registry"
 )
@@ -46,6 +48,7 @@ type setting struct {
 	tools  map[string]map[string]entry // what the catalogue says, by server and tool
 	extra  map[string][]string         // tools that servers offer and the catalogue does not know
 	grants map[string]any
+	spoilt bool // one of the grants is wrong
 	claims map[string]any
 }
 
@@ -61,7 +64,8 @@ func drawSetting(t *rapid.T) setting {
 	for _, role := range roles {
 		var list []any
 		for range rapid.IntRange(0, 3).Draw(t, "grants") {
-			list = append(list, drawGrant(t))
+			grant, sound := drawGrant(t)
+			list, s.spoilt = append(list, grant), s.spoilt || !sound
 		}
 		s.grants[role] = list
 	}
@@ -91,9 +95,10 @@ func drawEntry(t *rapid.T) entry {
 	return e
 }
 
-func drawGrant(t *rapid.T) map[string]any {
-	g := map[string]any{
-		"domains": rapid.SliceOfNDistinct(rapid.SampledFrom(registry.Attributes()[:4]), 0, 4, rapid.ID[string]).Draw(t, "domains"),
+func drawGrant(t *rapid.T) (g map[string]any, sound bool) {
+	domains := rapid.SliceOfNDistinct(rapid.SampledFrom(registry.Attributes()[:4]), 0, 4, rapid.ID[string]).Draw(t, "domains")
+	g = map[string]any{
+		"domains": domains,
 		"effect":  rapid.SampledFrom(registry.Effects()[:4]).Draw(t, "grant effect"),
 		"data":    rapid.SampledFrom(registry.DataClasses()).Draw(t, "grant data"),
 		"reach":   rapid.SampledFrom(registry.Reaches()).Draw(t, "grant reach"),
@@ -106,7 +111,8 @@ func drawGrant(t *rapid.T) map[string]any {
 		g["match"] = "any"
 	}
 	// A part of a grant that is missing or of the wrong type grants nothing.
-	switch rapid.IntRange(0, 8).Draw(t, "spoilt") {
+	spoilt := rapid.IntRange(0, 8).Draw(t, "spoilt")
+	switch spoilt {
 	case 0:
 		delete(g, "effect")
 	case 1:
@@ -114,7 +120,7 @@ func drawGrant(t *rapid.T) map[string]any {
 	case 2:
 		g["env"] = nil
 	}
-	return g
+	return g, spoilt > 2 && len(domains) > 0
 }
 
 func drawRoles(t *rapid.T) any {
@@ -142,7 +148,8 @@ func (s setting) catalogue(t *rapid.T) fs.FS {
 	return fstest.MapFS{"catalogue.yaml": {Data: text}}
 }
 
-// policyFS is the shipped Rego over the random grants.
+// policyFS is the shipped Rego over the random grants. It refuses wrong ones,
+// and for these comes without the rule that does.
 func (s setting) policyFS(t *rapid.T) fs.FS {
 	out := fstest.MapFS{}
 	err := fs.WalkDir(policies.FS, ".", func(p string, d fs.DirEntry, err error) error {
@@ -161,7 +168,24 @@ func (s setting) policyFS(t *rapid.T) fs.FS {
 		t.Fatal(err)
 	}
 	out["data.json"] = &fstest.MapFile{Data: data}
+	if problems := policy.Check(policy.Config{FS: out, Deadline: time.Minute}); len(problems) > 0 != s.spoilt {
+		t.Fatalf("a grant is wrong: %v, but the policy says %q", s.spoilt, problems)
+	}
+	if s.spoilt {
+		hideProblems(t, out)
+	}
 	return out
+}
+
+// hideProblems gives the rule that keeps wrong grants out another name, so that
+// a gateway runs with them.
+func hideProblems(t *rapid.T, policy fstest.MapFS) {
+	const name, rule = "mcp/authz/authz.rego", "\nproblems contains "
+	text := policy[name].Data
+	if bytes.Count(text, []byte(rule)) != 1 {
+		t.Fatalf("%s does not have the rule problems once", name)
+	}
+	policy[name] = &fstest.MapFile{Data: bytes.Replace(text, []byte(rule), []byte("\n_problems contains "), 1)}
 }
 
 func (s setting) start(ctx context.Context, t *rapid.T) *world.World {
@@ -194,7 +218,7 @@ func keys(m map[string]entry) []string {
 // a tool without confirmed attributes is never among it.
 func TestVisibleIsCallable(t *testing.T) {
 	ctx := t.Context()
-	var asked, visible int
+	var asked, visible, spoilt, sound int
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawSetting(t)
 		w := s.start(ctx, t)
@@ -239,7 +263,15 @@ func TestVisibleIsCallable(t *testing.T) {
 			}
 		}
 		asked, visible = asked+len(s.names()), visible+len(listed)
+		if s.spoilt {
+			spoilt++
+		} else {
+			sound++
+		}
 	})
+	if spoilt == 0 || sound == 0 {
+		t.Errorf("%d settings with wrong grants and %d without: want both", spoilt, sound)
+	}
 	if visible == 0 || visible == asked {
 		t.Fatalf("%d of %d tools were visible: the random policies decide nothing", visible, asked)
 	}

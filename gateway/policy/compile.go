@@ -167,8 +167,9 @@ func explainOff(problems Problems) Problems {
 	return problems
 }
 
-// checkEntry holds the entry package to its contract: allow exists, and what
-// decides is one value, not a set, an object or a function.
+// checkEntry holds the entry package to its contract: allow exists, what
+// decides is one value, not a set, an object or a function, and problems is not
+// a function, which would have no value to ask for.
 func checkEntry(t *tree, c *ast.Compiler) Problems {
 	if len(c.GetRulesExact(entry("allow"))) == 0 {
 		return Problems{{File: t.prefix, Message: "no rule allow in package mcp.authz: without it nothing could ever be allowed"}}
@@ -189,6 +190,12 @@ func checkEntry(t *tree, c *ast.Compiler) Problems {
 			}
 			problems = append(problems, Problem{rule.Location.File, rule.Location.Row,
 				fmt.Sprintf("%s is %s: it must be a rule that is true or false", name, kind)})
+		}
+	}
+	for _, rule := range c.GetRulesExact(entry("problems")) {
+		if len(rule.Head.Args) > 0 {
+			problems = append(problems, Problem{rule.Location.File, rule.Location.Row,
+				"problems is a function: it must be a set or an array of strings"})
 		}
 	}
 	return problems

@@ -8,6 +8,13 @@
 // private and immutable, so that evaluating never waits for loading and the
 // other way round. Policies are evaluated as they are written: partial
 // evaluation and optimised bundles can turn a no into a yes and are not used.
+//
+// A policy can judge itself and its data: data.mcp.authz.problems, where there
+// is such a rule, is a set or an array of strings, each saying in one line what
+// is wrong and how to mend it. It is asked once while the policy is loaded, with
+// an empty input and the time of one decision. Any string in it keeps the policy
+// from coming into force, like a module that does not compile; so does a value of
+// another type, an error and a timeout. Undefined and empty mean that all is well.
 package policy
 
 import (
@@ -82,8 +89,8 @@ func (c *Config) withDefaults() Config {
 	return out
 }
 
-// Check reads and compiles the policy as an Engine would, and returns what is
-// wrong; nothing means that an Engine would use it. It expects a valid
+// Check reads and compiles the policy as an Engine would, asks it for its own
+// problems, and returns what is wrong; nothing means that an Engine would use it. It expects a valid
 // configuration.
 func Check(c Config) Problems {
 	t, problems := c.read()

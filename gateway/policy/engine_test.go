@@ -152,6 +152,61 @@ func TestReload(t *testing.T) {
 	}
 }
 
+// What a policy says is wrong with it keeps it from coming into force, and the
+// last good one stays until that is mended.
+func TestReloadWithProblems(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "data.json")
+	write(t, dir, map[string]string{
+		"authz.rego": "package mcp.authz\n\nallow := data.mcp.answer\n\n" +
+			"problems contains \"mcp.answer: want true or false\" if not is_boolean(data.mcp.answer)\n",
+		"data.json": `{"mcp": {"answer": "yes"}}`,
+	})
+	e, logged := run(t, dir, time.Hour)
+	want := dir + ": mcp.answer: want true or false"
+	expect := func(when, allow, problems string) {
+		t.Helper()
+		if got := answer(t, e); got != allow {
+			t.Errorf("%s: %s, want %s", when, got, allow)
+		}
+		if got := e.Status().Problems.Error(); got != problems {
+			t.Errorf("%s: the status tells %q, want %q", when, got, problems)
+		}
+		if got := Check(Config{Dir: dir}).Error(); got != problems {
+			t.Errorf("%s: Check tells %q, want %q", when, got, problems)
+		}
+	}
+	logged.expect(t, "policy refused", want)
+	expect("at start", "no policy", want)
+
+	save(t, path, `{"mcp": {"answer": true}}`)
+	logged.expect(t, "policy in force")
+	expect("mended", "true", "")
+
+	save(t, path, `{"mcp": {"answer": null}}`)
+	logged.expect(t, "policy refused", want, "policy_revision="+e.Current().Revision())
+	expect("spoilt", "true", want)
+
+	save(t, path, `{"mcp": {"answer": false}}`)
+	logged.expect(t, "policy in force")
+	expect("mended again", "false", "")
+}
+
+// A policy without anything to say about itself comes into force.
+func TestNoProblems(t *testing.T) {
+	for name, rule := range map[string]string{
+		"a set":     "problems := set()",
+		"an array":  "problems := []",
+		"members":   `problems contains "x" if data.mcp.none`,
+		"undefined": `problems := ["x"] if data.mcp.none`,
+		"the input": `problems contains "x" if input != {}`,
+	} {
+		if problems := Check(Config{FS: files("allow := true\n\n"+rule, "")}); len(problems) > 0 {
+			t.Errorf("%s: %v", name, problems)
+		}
+	}
+}
+
 // An engine can start before its policy is there or good. Meanwhile there is
 // none.
 func TestStartBroken(t *testing.T) {

@@ -76,19 +76,26 @@ func (s *Snapshot) collect(ctx context.Context, q query, in ast.Value) ([]*ast.T
 	if err != nil || answer == nil {
 		return nil, err
 	}
-	var members []*ast.Term
-	switch v := answer.Value.(type) {
+	all, ok := members(answer)
+	if !ok {
+		return nil, fmt.Errorf("the value is of type %s, not a set of strings", ast.ValueName(answer.Value))
+	}
+	if len(all) > maxReasons {
+		return all[:maxReasons], fmt.Errorf("more than %d values", maxReasons)
+	}
+	return all, nil
+}
+
+// members returns what a set or an array holds, and whether t is one.
+func members(t *ast.Term) (all []*ast.Term, ok bool) {
+	switch v := t.Value.(type) {
 	case ast.Set:
-		members = v.Slice()
+		return v.Slice(), true
 	case *ast.Array:
-		v.Foreach(func(t *ast.Term) { members = append(members, t) })
-	default:
-		return nil, fmt.Errorf("the value is of type %s, not a set of strings", ast.ValueName(v))
+		v.Foreach(func(t *ast.Term) { all = append(all, t) })
+		return all, true
 	}
-	if len(members) > maxReasons {
-		return members[:maxReasons], fmt.Errorf("more than %d values", maxReasons)
-	}
-	return members, nil
+	return nil, false
 }
 
 // tidy sorts and removes duplicates; an empty list is nil.

@@ -1,9 +1,12 @@
 package policy
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 )
@@ -83,3 +86,53 @@ func hint(details ast.ErrorDetails) string {
 // oneLine joins the lines and squeezes white space, so that no problem breaks
 // out of its line in a log.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
+
+// maxOwnProblems is how many problems a policy can tell of itself. Whoever has
+// mended these is told the next.
+const maxOwnProblems = 20
+
+// ownProblems asks the policy what is wrong with itself and its data: its rule
+// problems, a set or an array of strings, which is optional. There is no input
+// to go by. What cannot be answered with such strings is a problem as well.
+func (p *program) ownProblems(deadline time.Duration, prefix string, log *slog.Logger) Problems {
+	ref := entry("problems")
+	if !defined(p.compiler, ref) {
+		return nil
+	}
+	q, err := p.prepare(ref.String(), log)
+	if err != nil {
+		return opaProblems(prefix, err)
+	}
+	answer, err := p.eval(context.Background(), deadline, q, ast.NewObject())
+	switch {
+	case err != nil:
+		return Problems{{File: prefix, Message: "problems cannot be evaluated: " + err.Error()}}
+	case answer == nil:
+		return nil
+	}
+	all, ok := members(answer)
+	if !ok {
+		return Problems{{File: prefix, Message: fmt.Sprintf(
+			"problems is of type %s: it must be a set or an array of strings", ast.ValueName(answer.Value))}}
+	}
+	var problems Problems
+	for i, t := range all {
+		if i == maxOwnProblems {
+			return append(problems, Problem{File: prefix, Message: fmt.Sprintf("%d more problems", len(all)-i)})
+		}
+		problems = append(problems, Problem{File: prefix, Message: ownMessage(t)})
+	}
+	return problems
+}
+
+func ownMessage(t *ast.Term) string {
+	text, ok := t.Value.(ast.String)
+	if !ok {
+		return fmt.Sprintf("problems holds a value of type %s: it must hold strings", ast.ValueName(t.Value))
+	}
+	message := shorten(oneLine(string(text)), maxText)
+	if message == "" {
+		return "problems holds an empty string: say what is wrong and how to mend it"
+	}
+	return message
+}

@@ -62,7 +62,7 @@ const (
 // chunk is no faster.
 const chunk = 64
 
-// newSnapshot compiles the files. The print calls of a policy go to log at debug
+// newSnapshot compiles the files and asks the policy for its own problems. The print calls of a policy go to log at debug
 // level; where nobody listens at that level they are compiled away.
 func newSnapshot(t *tree, cfg Config, log *slog.Logger) (s *Snapshot, problems Problems) {
 	// A file that a parser or compiler trips over must not end the process.
@@ -77,6 +77,9 @@ func newSnapshot(t *tree, cfg Config, log *slog.Logger) (s *Snapshot, problems P
 	}
 	p, problems := compile(t, caps, log.Enabled(context.Background(), slog.LevelDebug))
 	if len(problems) > 0 {
+		return nil, problems
+	}
+	if problems := p.ownProblems(cfg.Deadline, t.prefix, log); len(problems) > 0 {
 		return nil, problems
 	}
 	s = &Snapshot{

@@ -44,6 +44,18 @@ reasons contains "malformed_grant" if {
 	grants.malformed != set()
 }
 
+# METADATA
+# title: Problems
+# description: |-
+#   What is wrong in data.mcp.grants, each with its place and how to mend it in
+#   one line. Does not look at the input. With any of them the gateway refuses the
+#   policy and keeps to the last good one.
+# scope: document
+problems contains sprintf("data.mcp.grants%s: %s", [concat("", place), p.problem]) if {
+	some p in grants.problems
+	place := [sprintf("[%s]", [json.marshal(p[key])]) | some key in ["role", "grant"]; p[key] != null]
+}
+
 _causes := [_method, _tool, _caller, grants.shortfalls]
 
 _method contains "method_not_granted" if not input.method == "tools/call"

@@ -246,3 +246,43 @@ test_developers_may_do_more_outside_production if {
 	}
 	got == {"staging", "development", "test"}
 }
+
+test_problems if {
+	good := _grants.writer[0]
+	cases := {
+		"good": {"grants": _grants, "want": set()},
+		"grants by name": {"grants": {"writer": {"crm": good}}, "want": set()},
+		"no role": {"grants": {}, "want": set()},
+		"a list of roles": {
+			"grants": [good],
+			"want": {"data.mcp.grants: is not an object: want one with a list of grants for each role"},
+		},
+		"a word for a role": {
+			"grants": {"writer": "crm"},
+			"want": {`data.mcp.grants["writer"]: holds neither a list of grants nor grants by name: put them in a list`},
+		},
+		"by position": {
+			"grants": {"writer": [good, object.union(good, {"effect": "Write"})]},
+			"want": {`data.mcp.grants["writer"][1]: effect: want read, write, destructive or admin; execute is a key of its own`},
+		},
+		"by name": {
+			"grants": {"writer": {"crm": object.union(good, {"servers": []})}},
+			"want": {`data.mcp.grants["writer"]["crm"]: has the unknown key servers: take it out`},
+		},
+		"several": {
+			"grants": {"": [good], "writer": [object.union(good, {"reach": "far", "execute": 1})]},
+			"want": {
+				`data.mcp.grants[""]: has no name, so no claim can name it: give it one, or take it out`,
+				`data.mcp.grants["writer"][0]: execute: want true or false`,
+				`data.mcp.grants["writer"][0]: reach: want closed or external`,
+			},
+		},
+	}
+	got := {name: problems |
+		some name, c in cases
+		problems := authz.problems with data.mcp.grants as c.grants
+	}
+	got == {name: c.want | some name, c in cases}
+}
+
+test_problems_of_what_is_shipped if authz.problems == set()

@@ -15,7 +15,7 @@
 #
 #   A grant covers a tool as a whole or not at all: what one grant lacks, another
 #   does not make up for. A grant that is wrong in any part covers nothing, and
-#   problems says what is wrong with it.
+#   problems says what is wrong with it and how to mend it.
 package mcp.lib.grants
 
 import data.mcp.lib.claims
@@ -83,21 +83,29 @@ shortfalls contains reason if {
 # METADATA
 # title: Problems
 # description: |-
-#   What is wrong in data.mcp.grants, as objects with role, problem and, where it
-#   is one grant's, the grant's position or name. Empty when all is well.
+#   What is wrong in data.mcp.grants, as objects with problem, the role that it
+#   is about and, where it is one grant's, the grant's position or name. Empty when
+#   all is well.
 # scope: document
-problems contains {"role": role, "problem": "holds neither a list of grants nor grants by name"} if {
+problems contains {"problem": "is not an object: want one with a list of grants for each role"} if {
+	not is_object(data.mcp.grants)
+	data.mcp.grants != null
+}
+
+problems contains {"role": role, "problem": "holds neither a list of grants nor grants by name: put them in a list"} if {
+	is_object(data.mcp.grants)
 	some role, grants in data.mcp.grants
 	not is_array(grants)
 	not is_object(grants)
 }
 
-problems contains {"role": role, "problem": "has no name, so no claim can name it"} if {
+problems contains {"role": role, "problem": "has no name, so no claim can name it: give it one, or take it out"} if {
 	some role, _ in data.mcp.grants
 	role == ""
 }
 
 problems contains {"role": role, "grant": name, "problem": problem} if {
+	is_object(data.mcp.grants)
 	some role, grants in data.mcp.grants
 	some name, grant in grants
 	some problem in _faults(grant)
@@ -169,7 +177,7 @@ _lacking("reach_not_granted", grant) if not facets.within.reach[grant.reach][inp
 
 _lacking("env_not_granted", grant) if not _env(grant)
 
-_faults(grant) := {"is not an object"} if not is_object(grant)
+_faults(grant) := {"is not an object: want one with domains, effect, data, reach and env"} if not is_object(grant)
 
 _faults(grant) := _unused(grant) | {advice |
 	some part, advice in _advice
@@ -180,7 +188,7 @@ _faults(grant) := _unused(grant) | {advice |
 
 _keys := {"domains", "match", "effect", "execute", "data", "reach", "env"}
 
-_unused(grant) := {sprintf("has the unknown key %s", [key]) | some key in (object.keys(grant) - _keys)}
+_unused(grant) := {sprintf("has the unknown key %s: take it out", [key]) | some key in (object.keys(grant) - _keys)}
 
 _advice := {
 	"domains": "domains: want a list of one or more domains, those of mcp.lib.facets",

@@ -250,7 +250,7 @@ test_a_grant_without_a_part_covers_nothing if {
 test_an_unknown_key_covers_nothing if {
 	grant := object.union(_grant, {"servers": ["stripe"]})
 	_covered([grant], _tool) == false
-	_problems([grant]) == {{"role": "r", "grant": 0, "problem": "has the unknown key servers"}}
+	_problems([grant]) == {{"role": "r", "grant": 0, "problem": "has the unknown key servers: take it out"}}
 }
 
 test_what_is_no_grant_covers_nothing if {
@@ -263,6 +263,8 @@ test_what_is_no_grant_covers_nothing if {
 	_covered([], {}) == false
 }
 
+_no_grant := "is not an object: want one with domains, effect, data, reach and env"
+
 test_problems_name_the_place if {
 	got := grants.problems with data.mcp.grants as {
 		"good": [_grant],
@@ -272,11 +274,21 @@ test_problems_name_the_place if {
 		"named": {"first": _grant, "second": null},
 	}
 	got == {
-		{"role": "", "problem": "has no name, so no claim can name it"},
-		{"role": "string", "problem": "holds neither a list of grants nor grants by name"},
-		{"role": "element", "grant": 1, "problem": "is not an object"},
-		{"role": "named", "grant": "second", "problem": "is not an object"},
+		{"role": "", "problem": "has no name, so no claim can name it: give it one, or take it out"},
+		{"role": "string", "problem": "holds neither a list of grants nor grants by name: put them in a list"},
+		{"role": "element", "grant": 1, "problem": _no_grant},
+		{"role": "named", "grant": "second", "problem": _no_grant},
 	}
+}
+
+test_problems_of_the_whole if {
+	cases := {"a list": [[_grant]], "a string": "payments", "false": false, "null": null, "no role": {}}
+	got := {name: problems |
+		some name, c in cases
+		problems := grants.problems with data.mcp.grants as c
+	}
+	not_an_object := {{"problem": "is not an object: want one with a list of grants for each role"}}
+	got == {"a list": not_an_object, "a string": not_an_object, "false": not_an_object, "null": set(), "no role": set()}
 }
 
 test_the_shipped_grants_are_sound if {
