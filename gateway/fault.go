@@ -105,7 +105,7 @@ func faultBusy(code, message string) *fault {
 }
 
 // faultNotReady is the answer to every name alike while the gateway as a whole
-// cannot decide.
+// cannot decide, and to a list that was not decided in time.
 func faultNotReady(code string) *fault {
 	err := mcp.NewError(mcp.CodeUnavailable, "the gateway cannot decide now: "+code)
 	err.Data = object(mcp.Set{Name: "reasons", Value: stringArray([]string{code})})

@@ -25,7 +25,10 @@ func (x *exchange) listTools() *fault {
 			return f
 		}
 	}
-	visible := x.see(now, view)
+	visible, f := x.see(now, view)
+	if f != nil {
+		return f
+	}
 	size := x.g.config.PageSize
 	page := visible
 	next := ""
@@ -42,12 +45,17 @@ func (x *exchange) listTools() *fault {
 }
 
 // see asks the policy which tools of the view the principal may see, and
-// records the question.
-func (x *exchange) see(now pinned, view view) []*tool {
+// records the question. A list that is not decided to its end is none: clients
+// keep what they get, so that a part of it would hide the rest for long.
+func (x *exchange) see(now pinned, view view) ([]*tool, *fault) {
 	from := time.Now()
 	request := x.request()
-	decisions := now.policy.AllowEach(x.ctx, x.subject, view.items, methodCall, request)
+	decisions, unfinished := now.policy.AllowEach(x.ctx, x.subject, view.items, methodCall, request)
 	measure(&x.stages.policy, from)
+	if unfinished != "" {
+		x.recordUnfinished(now, request, decisions, unfinished)
+		return nil, faultNotReady(unfinished)
+	}
 	visible := make([]*tool, 0, len(view.tools))
 	for i, d := range decisions {
 		if d.Allowed {
@@ -55,7 +63,7 @@ func (x *exchange) see(now pinned, view view) []*tool {
 		}
 	}
 	x.recordList(now, request, view, decisions)
-	return visible
+	return visible, nil
 }
 
 // methodCall is the method that each tool of a list is asked with: the one

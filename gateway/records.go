@@ -83,6 +83,19 @@ func (x *exchange) recordList(now pinned, q policy.Request, view view, decisions
 	r.Allowed = len(r.List.Allowed) > 0
 }
 
+// recordUnfinished records a list that could not be decided to its end, so that
+// the principal was shown nothing of it.
+func (x *exchange) recordUnfinished(now pinned, q policy.Request, decisions []policy.Decision, code string) {
+	r := x.asked(now, ruleAllow, q)
+	r.List, r.Code = &policy.ListSeen{Total: len(decisions)}, code
+	for _, d := range decisions {
+		if d.Code == code {
+			r.Err = d.Err
+			break
+		}
+	}
+}
+
 // hand gives the exchange's records to the recorder.
 func (x *exchange) hand() {
 	for _, r := range x.records {

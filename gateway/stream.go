@@ -69,17 +69,21 @@ func (x *exchange) watch(end <-chan struct{}) {
 }
 
 // fingerprint identifies the set of tools that the principal may see now; ok
-// is false while nothing can be decided.
+// is false while that cannot be decided, or not in time.
 func (x *exchange) fingerprint() (sum [sha256.Size]byte, ok bool) {
 	now, f := x.pin()
 	if f != nil {
 		return sum, false
 	}
+	visible, f := x.see(now, now.catalog.route(x.server))
+	x.hand() // a stream is long: its records must neither wait for its end nor pile up
+	if f != nil {
+		return sum, false
+	}
 	h := sha256.New()
-	for _, t := range x.see(now, now.catalog.route(x.server)) {
+	for _, t := range visible {
 		h.Write(t.digest[:])
 	}
-	x.hand() // a stream is long: its records must neither wait for its end nor pile up
 	h.Sum(sum[:0])
 	return sum, true
 }

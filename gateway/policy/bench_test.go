@@ -125,7 +125,7 @@ func BenchmarkAllowEach(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				allowed := 0
-				for _, d := range s.snapshot.AllowEach(context.Background(), s.question.Subject, list, "tools/call", s.question.Request) {
+				for _, d := range each(b, s.snapshot, s.question.Subject, list) {
 					if d.Allowed {
 						allowed++
 					}

@@ -31,7 +31,11 @@ func TestEndlessPolicies(t *testing.T) {
 		clients.Go(func() {
 			for ctx.Err() == nil {
 				start := time.Now()
-				for i, d := range s.AllowEach(ctx, endless, list, "tools/call", Request{}) {
+				decisions, unfinished := s.AllowEach(ctx, endless, list, "tools/call", Request{})
+				if unfinished != CodeTimeout && unfinished != CodeCancelled {
+					t.Errorf("a list that does not end is unfinished for %q", unfinished)
+				}
+				for i, d := range decisions {
 					if d.Allowed || d.Code != CodeTimeout && d.Code != CodeCancelled {
 						t.Errorf("item %d: %s", i, show(d))
 					}

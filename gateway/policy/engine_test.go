@@ -307,7 +307,7 @@ func TestReloadWhileEvaluating(t *testing.T) {
 				if d := s.Call(context.Background(), q, []byte(`{"x": 1}`)); show(d) != "true" {
 					t.Errorf("call: %s", show(d))
 				}
-				for _, d := range s.AllowEach(context.Background(), q.Subject, items, q.Method, q.Request) {
+				for _, d := range each(t, s, q.Subject, items) {
 					if show(d) != "true" {
 						t.Errorf("each: %s", show(d))
 					}

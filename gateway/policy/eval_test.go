@@ -99,7 +99,7 @@ func TestListWithFailingItem(t *testing.T) {
 		items, want = append(items, item(t, tool)), append(want, answer)
 	}
 	items[20], want[20] = nil, "false policy_error: the question lacks its method, its subject or its item"
-	got := s.AllowEach(context.Background(), subject(t, `{}`), NewItems(items), "tools/call", Request{})
+	got := each(t, s, subject(t, `{}`), NewItems(items))
 	if len(got) != len(want) {
 		t.Fatalf("%d decisions for %d items", len(got), len(want))
 	}
@@ -132,7 +132,7 @@ call := true`, "")
 	if (Decision{}).Allowed {
 		t.Error("the zero decision allows")
 	}
-	if got := s.AllowEach(context.Background(), whole.Subject, nil, "tools/call", Request{}); len(got) != 0 {
+	if got := each(t, s, whole.Subject, nil); len(got) != 0 {
 		t.Errorf("no items: %v", got)
 	}
 }
@@ -270,7 +270,11 @@ func TestCancelled(t *testing.T) {
 	defer context.AfterFunc(going, func() {})()
 	timer := time.AfterFunc(20*time.Millisecond, cancel)
 	defer timer.Stop()
-	for i, d := range s.AllowEach(going, q.Subject, NewItems([]*Item{q.Item, q.Item}), q.Method, q.Request) {
+	decisions, unfinished := s.AllowEach(going, q.Subject, NewItems([]*Item{q.Item, q.Item}), q.Method, q.Request)
+	if unfinished != CodeCancelled {
+		t.Errorf("in between: unfinished for %q", unfinished)
+	}
+	for i, d := range decisions {
 		if show(d) != want {
 			t.Errorf("in between: item %d: %s", i, show(d))
 		}
@@ -285,13 +289,47 @@ func TestListDeadline(t *testing.T) {
 		items = append(items, item(t, alpha()))
 	}
 	start := time.Now()
-	decisions := s.AllowEach(context.Background(), subject(t, `{"sub": "slow"}`), NewItems(items), "tools/call", Request{})
+	decisions, unfinished := s.AllowEach(context.Background(), subject(t, `{"sub": "slow"}`), NewItems(items), "tools/call", Request{})
+	if unfinished != CodeTimeout {
+		t.Errorf("unfinished for %q", unfinished)
+	}
 	if took := time.Since(start); took > 2*time.Second {
 		t.Errorf("50 items took %v", took)
 	}
 	for i, d := range decisions {
 		if d.Allowed || d.Code != CodeTimeout {
 			t.Errorf("item %d: %s", i, show(d))
+		}
+	}
+}
+
+// What was decided before the list's time was over stays as it was decided.
+func TestListDeadlineInBetween(t *testing.T) {
+	s := load(t, strings.ReplaceAll(slow, "claims.sub", "tool.owner"), "", func(c *Config) {
+		c.Deadline = 100 * time.Millisecond
+		c.ListDeadline = time.Second
+	})
+	var items []*Item
+	for i := range 4 * chunk {
+		tool := alpha()
+		if i >= chunk {
+			tool.Owner = "slow"
+		} else {
+			tool.Owner = "quick"
+		}
+		items = append(items, item(t, tool))
+	}
+	decisions, unfinished := s.AllowEach(context.Background(), subject(t, `{}`), NewItems(items), "tools/call", Request{})
+	if unfinished != CodeTimeout {
+		t.Errorf("unfinished for %q", unfinished)
+	}
+	for i, d := range decisions {
+		want := "true"
+		if i >= chunk {
+			want = "false policy_timeout: the policy did not answer before the deadline"
+		}
+		if show(d) != want {
+			t.Errorf("item %d: got %s, want %s", i, show(d), want)
 		}
 	}
 }
@@ -313,7 +351,7 @@ allow if {
 		}
 		items = append(items, item(t, tool))
 	}
-	for i, d := range s.AllowEach(context.Background(), subject(t, `{}`), NewItems(items), "tools/call", Request{}) {
+	for i, d := range each(t, s, subject(t, `{}`), NewItems(items)) {
 		want := "true"
 		if i == 3 {
 			want = "false policy_timeout: the policy did not answer before the deadline"

@@ -165,7 +165,8 @@ func TestMemo(t *testing.T) {
 			}
 		}
 		for subject, want := range map[*Subject][]string{yes: {allow, deny}, no: {deny, deny}} {
-			for i, d := range s.AllowEach(ctx, subject, items, "tools/call", Request{}) {
+			decisions, _ := s.AllowEach(ctx, subject, items, "tools/call", Request{})
+			for i, d := range decisions {
 				if got := show(d); got != want[i] {
 					t.Errorf("item %d in a list: %s, want %s", i, got, want[i])
 				}
@@ -198,7 +199,8 @@ func TestMemoSavesEvaluations(t *testing.T) {
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	ask := func(ctx context.Context) (one, list string) {
-		return show(s.Allow(ctx, q)), show(s.AllowEach(ctx, q.Subject, items, q.Method, q.Request)[0])
+		decisions, _ := s.AllowEach(ctx, q.Subject, items, q.Method, q.Request)
+		return show(s.Allow(ctx, q)), show(decisions[0])
 	}
 	const cancelled = "false policy_cancelled: the caller went away before the policy answered"
 	for i, c := range []struct {
@@ -217,7 +219,7 @@ func TestMemoKeepsItsOwn(t *testing.T) {
 	q := ask(t, `{"ok": true}`, offered())
 	items := NewItems([]*Item{q.Item})
 	for range 3 {
-		d := s.AllowEach(context.Background(), q.Subject, items, q.Method, q.Request)
+		d := each(t, s, q.Subject, items)
 		if !d[0].Allowed {
 			t.Fatalf("got %s", show(d[0]))
 		}

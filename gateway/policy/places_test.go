@@ -13,12 +13,13 @@ import (
 func TestListPlaces(t *testing.T) {
 	s := load(t, `allow if input.tool.name == "read"`, "", func(c *Config) { c.ListDeadline = 50 * time.Millisecond })
 	q := ask(t, `{}`, alpha())
-	list := func(ctx context.Context) []Decision {
-		return s.AllowEach(ctx, q.Subject, NewItems([]*Item{q.Item, q.Item}), q.Method, q.Request)
-	}
-	expect := func(ctx context.Context, want string) {
+	expect := func(ctx context.Context, want, unfinished string) {
 		t.Helper()
-		for i, d := range list(ctx) {
+		decisions, code := s.AllowEach(ctx, q.Subject, NewItems([]*Item{q.Item, q.Item}), q.Method, q.Request)
+		if code != unfinished {
+			t.Errorf("unfinished for %q, want %q", code, unfinished)
+		}
+		for i, d := range decisions {
 			if show(d) != want {
 				t.Errorf("item %d: %s, want %s", i, show(d), want)
 			}
@@ -27,10 +28,11 @@ func TestListPlaces(t *testing.T) {
 	for range cap(s.lists) {
 		s.lists <- struct{}{}
 	}
-	expect(context.Background(), "false policy_timeout: the policy did not answer before the deadline")
+	expect(context.Background(), "false policy_timeout: the policy did not answer before the deadline", CodeTimeout)
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
-	expect(gone, "false policy_cancelled: the caller went away before the policy answered")
+	expect(gone, "false policy_cancelled: the caller went away before the policy answered", CodeCancelled)
+	each(t, s, q.Subject, nil) // nothing to wait for
 	if d := s.Allow(context.Background(), q); !d.Allowed {
 		t.Errorf("a single question: %s", show(d))
 	}
@@ -38,7 +40,7 @@ func TestListPlaces(t *testing.T) {
 		<-s.lists
 	}
 	for range cap(s.lists) + 1 { // no place is lost
-		expect(context.Background(), "true")
+		expect(context.Background(), "true", "")
 	}
 }
 

@@ -76,13 +76,27 @@ func show(d Decision) string {
 	return strings.TrimSpace(fmt.Sprintf("%v %s", d.Allowed, d.Code))
 }
 
+// each is AllowEach about items that must all be judged.
+func each(t testing.TB, s *Snapshot, subject *Subject, items *Items) []Decision {
+	t.Helper()
+	decisions, unfinished := s.AllowEach(context.Background(), subject, items, "tools/call", Request{ID: "r1"})
+	if unfinished != "" {
+		t.Errorf("the list is not finished: %s", unfinished)
+	}
+	return decisions
+}
+
 // both asks Allow, and AllowEach about the item twice, and fails when the list
 // answers otherwise.
 func both(t *testing.T, s *Snapshot, q Question) Decision {
 	t.Helper()
 	ctx := context.Background()
 	d := s.Allow(ctx, q)
-	for i, e := range s.AllowEach(ctx, q.Subject, NewItems([]*Item{q.Item, q.Item}), q.Method, q.Request) {
+	list, unfinished := s.AllowEach(ctx, q.Subject, NewItems([]*Item{q.Item, q.Item}), q.Method, q.Request)
+	if unfinished != "" {
+		t.Errorf("the list is not finished: %s", unfinished)
+	}
+	for i, e := range list {
 		if show(e) != show(d) {
 			t.Errorf("item %d in a list: %s, alone: %s", i, show(e), show(d))
 		}

@@ -106,7 +106,10 @@ func TestListIsCall(t *testing.T) {
 			}
 		}
 		request := Request{ID: "r", Route: "/mcp"}
-		list := s.AllowEach(context.Background(), who, NewItems(items), "tools/call", request)
+		list, unfinished := s.AllowEach(context.Background(), who, NewItems(items), "tools/call", request)
+		if unfinished != "" {
+			t.Fatalf("the list is not finished: %s", unfinished)
+		}
 		for i, it := range items {
 			alone := s.Allow(context.Background(), Question{"tools/call", who, it, request})
 			if show(alone) != show(list[i]) {

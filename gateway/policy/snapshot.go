@@ -161,15 +161,18 @@ func (s *Snapshot) room(ctx context.Context, arguments jsontext.Value) (leave fu
 }
 
 // AllowEach answers Allow for every item, in their order, and gives the same
-// answers. Items that are undecided when the list deadline passes are denied as
-// timed out.
-func (s *Snapshot) AllowEach(ctx context.Context, subject *Subject, items *Items, method string, request Request) []Decision {
+// answers. unfinished is "" when every item was judged, one that took longer than
+// a decision may and is denied for that included. Otherwise the time for the list
+// was over first, CodeTimeout, or the caller went away, CodeCancelled: the items
+// that were not judged by then are denied with that code, and the decisions say
+// nothing about the list as a whole.
+func (s *Snapshot) AllowEach(ctx context.Context, subject *Subject, items *Items, method string, request Request) (decisions []Decision, unfinished string) {
 	ctx, cancel := context.WithTimeout(ctx, s.listDeadline)
 	defer cancel()
-	decisions := make([]Decision, items.Len())
+	decisions = make([]Decision, items.Len())
 	key := listKey{method, subject, items}
 	if s.memo.list(key, decisions) {
-		return decisions
+		return decisions, ""
 	}
 	select {
 	case s.lists <- struct{}{}:
@@ -177,11 +180,12 @@ func (s *Snapshot) AllowEach(ctx context.Context, subject *Subject, items *Items
 	case <-ctx.Done():
 		for i := range decisions {
 			decisions[i] = failed(stopped(ctx.Err()))
+			unfinished = decisions[i].Code
 		}
-		return decisions
+		return decisions, unfinished
 	}
 	if s.memo.list(key, decisions) { // whoever had the place before may have asked the same
-		return decisions
+		return decisions, ""
 	}
 	in := input{Question: Question{Method: method, Subject: subject, Request: request}}
 	requestTerm := request.term()
@@ -195,10 +199,12 @@ func (s *Snapshot) AllowEach(ctx context.Context, subject *Subject, items *Items
 				b.add(t, &decisions[i])
 			}
 		}
-		s.decideBatch(ctx, &b)
+		if code := s.decideBatch(ctx, &b); code != "" {
+			unfinished = code
+		}
 	}
 	s.memo.keepList(key, decisions)
-	return decisions
+	return decisions, unfinished
 }
 
 // batch is inputs with the place of the decision on each.
@@ -230,20 +236,25 @@ func (s *Snapshot) decideTerm(ctx context.Context, q query, in *ast.Term) Decisi
 }
 
 // decideBatch asks about all inputs at once, and where that fails, about one
-// after the other, so that each gets the answer that it would get alone.
-func (s *Snapshot) decideBatch(ctx context.Context, b *batch) {
+// after the other, so that each gets the answer that it would get alone. Where
+// ctx ends before the last of them has, it returns the code of the undecided.
+func (s *Snapshot) decideBatch(ctx context.Context, b *batch) (unfinished string) {
 	answer, err := s.program.eval(ctx, s.deadline, s.allowEach, ast.NewArray(b.inputs...))
 	if err == nil && answer != nil {
 		if answers, ok := answer.Value.(ast.Object); ok {
 			for i, d := range b.decisions {
 				*d = decision(answers.Get(ast.IntNumberTerm(i)))
 			}
-			return
+			return ""
 		}
 	}
 	for i, d := range b.decisions {
 		*d = s.decideTerm(ctx, s.allow, b.inputs[i])
+		if ctx.Err() != nil && (d.Code == CodeTimeout || d.Code == CodeCancelled) {
+			unfinished = d.Code
+		}
 	}
+	return unfinished
 }
 
 // decision judges an answer; nil is undefined.
