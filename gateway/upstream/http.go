@@ -241,8 +241,12 @@ func (e *httpError) saysNothing() bool {
 }
 
 // fault: a request that did not get as far as the server was not carried out.
+// Of one that something on the way stopped waiting for, nobody knows.
 func (e *httpError) fault() error {
-	if e.saysNothing() {
+	switch {
+	case e.status == http.StatusGatewayTimeout:
+		return &fault{kind: Timeout, err: e}
+	case e.saysNothing():
 		return &fault{kind: Unavailable, err: e}
 	}
 	return &fault{kind: Broken, err: e}

@@ -100,6 +100,18 @@ func TestWebRefusesSession(t *testing.T) {
 	}
 }
 
+// TestGivenUpOnTheWay: a request that a proxy no longer waits for may have been
+// carried out, so nobody is told that the server is merely unavailable.
+func TestGivenUpOnTheWay(t *testing.T) {
+	for status, kind := range map[int]Kind{502: Unavailable, 503: Unavailable, 504: Timeout, 429: Unavailable, 401: Unavailable, 500: Broken} {
+		d := newWebDouble(t, func(d *webDouble) {
+			d.call = func(w http.ResponseWriter, s seen) { w.WriteHeader(status) }
+		})
+		_, err := callTool(t.Context(), newPool(t, alpha(d), quick(nil)), "alpha", "a", "read", "{}")
+		wantKind(t, err, kind, "alpha")
+	}
+}
+
 // TestWebCancel: by message in the legacy era, by closing the connection in
 // the modern one.
 func TestWebCancel(t *testing.T) {
