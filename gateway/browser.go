@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
@@ -23,20 +24,20 @@ const (
 func (g *Gateway) guardBrowser(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.hostAllowed(r) {
-			exchangeOf(r).refuse(faultHTTP(http.StatusForbidden, codeOrigin))
+			exchangeOf(r).refuse(faultOrigin(fmt.Sprintf("Host %q is refused: where clients use it, name it in allowed_hosts or public_url", clip(r.Host))))
 			return
 		}
 		origin, present := r.Header["Origin"]
 		if !present {
 			if r.Header.Get("Sec-Fetch-Site") == "cross-site" {
-				exchangeOf(r).refuse(faultHTTP(http.StatusForbidden, codeOrigin))
+				exchangeOf(r).refuse(faultOrigin("a page of another site sent it without an Origin"))
 				return
 			}
 			next.ServeHTTP(w, r)
 			return
 		}
 		if len(origin) != 1 || !slices.Contains(g.config.AllowedOrigins, origin[0]) {
-			exchangeOf(r).refuse(faultHTTP(http.StatusForbidden, codeOrigin))
+			exchangeOf(r).refuse(faultOrigin(fmt.Sprintf("Origin %q is refused: where it is to be trusted, name it in allowed_origins", clip(strings.Join(origin, ", ")))))
 			return
 		}
 		h := w.Header()

@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -33,23 +34,22 @@ type Report struct {
 	Problems []strictyaml.Problem // in the order of the configuration, then of the files it names
 
 	Servers, Issuers int
-	Tools            int // that the servers offer
-	Suggested        int // of them, with attributes that nobody has confirmed
-	Unregistered     int // of them, without an entry in the catalogue
-	Drifted          int // of them, with another definition than the pinned one
+	Standings        []Standing // of the servers whose tools are known, by name
+	Unstarted        []string   // commands that were not run because of problems in the file
 }
 
 // Check loads the configuration as Load does and tries everything that a
 // gateway would use: the listener, the catalogue, the policy, the keys, the
 // servers and the decision log. What has no problem itself is tried even where
-// something else has one, so that all problems come back at once.
+// something else has one, so that all problems come back at once; only commands
+// are not run where the file itself has a problem.
 func Check(ctx context.Context, path string, env func(string) (string, bool), override func(*Config), o Options) *Report {
 	c, positions, problems := read(path, env, override)
 	r := &Report{Problems: problems, Servers: len(c.Servers), Issuers: len(c.Auth.Issuers)}
 	if positions == nil {
 		return r
 	}
-	k := &check{config: c, found: problems}
+	k := &check{config: c, found: problems, faulty: len(problems) > 0}
 	var files []strictyaml.Problem // these say where they are themselves
 	var snapshot *registry.Snapshot
 	var survey *Survey
@@ -65,40 +65,17 @@ func Check(ctx context.Context, path string, env func(string) (string, bool), ov
 	parts.Wait()
 	positions.Locate(k.found)
 	r.Problems = append(k.found, files...)
-	r.count(survey, snapshot)
+	r.Standings, r.Unstarted = standings(survey, snapshot), k.unstarted
 	return r
-}
-
-// count compares what the servers offer with what the catalogue says.
-func (r *Report) count(survey *Survey, snapshot *registry.Snapshot) {
-	if survey == nil || snapshot == nil {
-		return
-	}
-	type key struct{ server, tool string }
-	suggested := map[key]bool{}
-	for _, t := range snapshot.Suggested() {
-		suggested[key{t.Server, t.Name}] = true
-	}
-	for _, s := range survey.State.Servers {
-		for _, d := range s.Tools {
-			r.Tools++
-			switch entry, ok := snapshot.Lookup(s.Name, d.Name); {
-			case suggested[key{s.Name, d.Name}]:
-				r.Suggested++
-			case !ok:
-				r.Unregistered++
-			case entry.SHA256 != "" && entry.SHA256 != d.SHA256:
-				r.Drifted++
-			}
-		}
-	}
 }
 
 // check tries the parts of a configuration. Its methods may run concurrently.
 type check struct {
-	config *Config
-	mu     sync.Mutex
-	found  []strictyaml.Problem
+	config    *Config
+	faulty    bool // the file has problems itself
+	unstarted []string
+	mu        sync.Mutex
+	found     []strictyaml.Problem
 }
 
 func (k *check) add(path, format string, args ...any) {
@@ -132,6 +109,10 @@ func (k *check) listener() {
 		return
 	}
 	l, err := net.Listen("tcp", k.config.Listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		k.add("listen", "%v: where that is the gateway that you are about to replace, check with --listen 127.0.0.1:0", err)
+		return
+	}
 	if err != nil {
 		k.add("listen", "%v: choose another address, or end what uses this one", err)
 		return
@@ -233,9 +214,13 @@ func (k *check) issuer(ctx context.Context, path string, c auth.Issuer) {
 // there is none.
 func (k *check) servers(ctx context.Context, version string) *Survey {
 	servers := k.config.upstreams()
-	for name := range servers {
-		if !k.sound(strictyaml.Field("servers", name)) {
+	for _, name := range sortedKeys(servers) {
+		switch {
+		case !k.sound(strictyaml.Field("servers", name)):
 			delete(servers, name)
+		case k.faulty && servers[name].Command != "":
+			delete(servers, name)
+			k.unstarted = append(k.unstarted, name)
 		}
 	}
 	if len(servers) == 0 {

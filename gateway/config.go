@@ -28,7 +28,7 @@ import (
 // one, and what does is called insecure_.
 type Config struct {
 	Listen         string   `yaml:"listen"`          // host:port of the public listener
-	PublicURL      string   `yaml:"public_url"`      // what clients use, without a path
+	PublicURL      string   `yaml:"public_url"`      // what clients use, without a path; no default where listen is on all addresses
 	AllowedOrigins []string `yaml:"allowed_origins"` // Origin values of browser clients, exact
 	AllowedHosts   []string `yaml:"allowed_hosts"`   // further Host names, without port
 	TrustedProxies []string `yaml:"trusted_proxies"` // CIDRs whose X-Forwarded-For is believed
@@ -77,7 +77,7 @@ type Log struct {
 // Defaults fills in what the operator left out.
 func (c *Config) Defaults() {
 	def(&c.Listen, "127.0.0.1:8080")
-	if c.PublicURL == "" {
+	if c.PublicURL == "" && !everywhere(c.Listen) {
 		c.PublicURL = "http://" + c.Listen
 	}
 	def(&c.PageSize, 1000)
@@ -196,9 +196,12 @@ func (c *Config) Validate() []strictyaml.Problem {
 		v.check("listen", host == "" || host == "localhost" || isIP(host), "the host must be an IP address or localhost")
 	}
 	u, err := url.Parse(c.PublicURL)
-	v.check("public_url", err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
-		strings.Trim(u.Path, "/") == "" && u.RawQuery == "" && u.User == nil,
-		"must be scheme and host without a path, such as https://gateway.example.com")
+	if v.check("public_url", c.PublicURL != "" || !everywhere(c.Listen),
+		"name what clients use, such as https://gateway.example.com; listen is on all addresses") {
+		v.check("public_url", err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" &&
+			strings.Trim(u.Path, "/") == "" && u.RawQuery == "" && u.User == nil,
+			"must be scheme and host without a path, such as https://gateway.example.com")
+	}
 	for i, o := range c.AllowedOrigins {
 		ou, err := url.Parse(o)
 		v.check(fmt.Sprintf("allowed_origins[%d]", i), err == nil && ou.Host != "" && ou.Path == "" && !strings.Contains(o, "*"),
@@ -222,6 +225,14 @@ func (c *Config) Validate() []strictyaml.Problem {
 func isPort(port string) bool {
 	_, err := strconv.ParseUint(port, 10, 16)
 	return err == nil
+}
+
+// everywhere reports whether a listener is on all addresses, none of which is
+// what clients would use.
+func everywhere(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	addr, _ := netip.ParseAddr(host)
+	return err == nil && (host == "" || addr.Unmap().IsUnspecified())
 }
 
 func isIP(host string) bool {

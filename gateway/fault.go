@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"errors"
 	"net/http"
 	"time"
 
@@ -47,6 +48,12 @@ const (
 )
 
 func faultHTTP(status int, code string) *fault { return &fault{status: status, code: code} }
+
+// faultOrigin refuses a request for where it comes from or goes to. Why is for
+// the log alone: whoever asks learns nothing.
+func faultOrigin(why string) *fault {
+	return &fault{status: http.StatusForbidden, code: codeOrigin, cause: errors.New(why)}
+}
 
 // faultRPC is a request that cannot be understood: 400 with the JSON-RPC
 // error that says why.

@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -33,10 +36,17 @@ func demoCommand() *cobra.Command {
 			ctx, stop := context.WithCancel(cmd.Context())
 			defer stop()
 			options := world.Options{Listen: listen, Log: demoLog(cmd.ErrOrStderr())}
-			if !check {
+			switch {
+			case !check:
 				options.Key = demoKey()
+				warnOfOthers(cmd.ErrOrStderr(), listen)
+			case !cmd.Flags().Changed("listen"):
+				options.Listen = ""
 			}
 			w, err := world.Start(ctx, options)
+			if errors.Is(err, syscall.EADDRINUSE) {
+				return fmt.Errorf("regogate demo: %w: choose another with --listen, such as --listen 127.0.0.1:0", err)
+			}
 			if err != nil {
 				return fmt.Errorf("regogate demo: %w", err)
 			}
@@ -48,9 +58,17 @@ func demoCommand() *cobra.Command {
 			return errors.Join(err, w.Close())
 		},
 	}
-	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "host:port of the gateway; port 0 takes a free one")
+	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "host:port of the gateway; port 0 takes a free one, as --check does by itself")
 	cmd.Flags().BoolVar(&check, "check", false, "print one JSON object and exit: 0 only when what arrived is what the policy allows")
 	return cmd
+}
+
+// warnOfOthers says what it means that others can reach the demo.
+func warnOfOthers(w io.Writer, listen string) {
+	host, _, err := net.SplitHostPort(listen)
+	if addr, _ := netip.ParseAddr(host); err == nil && host != "localhost" && !addr.Unmap().IsLoopback() {
+		fmt.Fprintf(w, "warning: --listen %s is not on loopback: whoever can reach it and sees what is printed here, a token of an admin above all, may call every tool of the demo\n", listen)
+	}
 }
 
 // demoKey is the file of the key that signs the demo's tokens, so that
@@ -251,12 +269,15 @@ func demoCommands(w *world.World, p *paint) error {
 	p.line("  regogate token --persona developer")
 	p.line("")
 	p.line("  # any client of the current protocol revision; here by hand")
-	p.line("  curl -s %s/mcp -H \"Authorization: Bearer $DEVELOPER\" -H 'Content-Type: application/json' \\", w.URL)
-	p.line("    -H 'Accept: application/json, text/event-stream' -H 'MCP-Protocol-Version: %s' -H 'Mcp-Method: tools/list' \\", world.ModernVersion)
-	p.line("    -d '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"tools/list\",\"params\":{\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"%s\",\"io.modelcontextprotocol/clientCapabilities\":{}}}}'", world.ModernVersion)
+	p.line("  # (names alone: | jq -r '.result.tools[].name')")
+	demoCurl(w, p, "tools/list", "")
+	p.line("")
+	p.line("  # a call that goes through, and one that does not")
+	demoCurl(w, p, "tools/call", telling["developer"].allowed)
+	demoCurl(w, p, "tools/call", telling["developer"].forbidden)
 	p.line("")
 	p.line("  # the MCP Inspector")
-	p.line("  npx @modelcontextprotocol/inspector@2.12.0 --cli --server-url %s/mcp --transport http --header \"Authorization: Bearer $DEVELOPER\" --method tools/list", w.URL)
+	p.line("  npx -y @modelcontextprotocol/inspector@2.12.0 --cli --server-url %s/mcp --transport http --header \"Authorization: Bearer $DEVELOPER\" --method tools/list", w.URL)
 	p.line("")
 	p.line("  # a desktop client's configuration")
 	config, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"regogate": map[string]any{
@@ -269,6 +290,18 @@ func demoCommands(w *world.World, p *paint) error {
 	p.line("")
 	p.line("  Ctrl-C ends it.")
 	return nil
+}
+
+// demoCurl prints a request of the developer, of one tool where there is one.
+func demoCurl(w *world.World, p *paint, method, tool string) {
+	header, params := "", ""
+	if tool != "" {
+		header = " -H 'Mcp-Name: " + tool + "'"
+		params = `"name":"` + tool + `","arguments":{},`
+	}
+	p.line("  curl -s %s/mcp -H \"Authorization: Bearer $DEVELOPER\" -H 'Content-Type: application/json' \\", w.URL)
+	p.line("    -H 'Accept: application/json, text/event-stream' -H 'MCP-Protocol-Version: %s' -H 'Mcp-Method: %s'%s \\", world.ModernVersion, method, header)
+	p.line("    -d '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"%s\",\"params\":{%s\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"%s\",\"io.modelcontextprotocol/clientCapabilities\":{}}}}'", method, params, world.ModernVersion)
 }
 
 // paint writes lines, with colours where they can be seen.

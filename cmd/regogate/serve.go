@@ -28,9 +28,11 @@ func serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the gateway",
-		Long: "Runs the gateway that the configuration describes, until SIGINT or SIGTERM. With --check it\n" +
-			"starts nothing: it validates the configuration, reads catalogue and policies, fetches keys,\n" +
-			"reaches every server, and lists all problems at once.",
+		Long: "Runs the gateway that the configuration describes, until SIGINT or SIGTERM.\n\n" +
+			"With --check it does not serve: it validates the configuration, reads catalogue and policies,\n" +
+			"fetches keys, reaches or starts every server once, and lists all problems. Where there is one it\n" +
+			"exits with 1. Tools that are not in force are listed, too, and are no problem: they are denied.\n" +
+			"An address in use is one; beside a running gateway check with --listen 127.0.0.1:0.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			override := listenOn(listen)
 			if check {
@@ -60,32 +62,6 @@ func listenOn(flag string) func(*gateway.Config) {
 			c.Listen = flag
 		}
 	}
-}
-
-// serveCheck fails with a line for every problem.
-func serveCheck(ctx context.Context, path string, override func(*gateway.Config), out io.Writer) error {
-	r := gateway.Check(ctx, path, os.LookupEnv, override, options(slog.New(slog.DiscardHandler), nil))
-	if err := strictyaml.Err(r.Problems); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "all is well: %s, %s\n", draft.Count(r.Issuers, "issuer"), draft.Count(r.Servers, "server"))
-	if r.Tools == 0 {
-		return nil
-	}
-	fmt.Fprintf(out, "%s offered, %d in force\n", draft.Count(r.Tools, "tool"), r.Tools-r.Suggested-r.Unregistered-r.Drifted)
-	for _, n := range []struct {
-		tools int
-		what  string
-	}{
-		{r.Suggested, "only suggested: look through their entries in the catalogue and remove suggested: true"},
-		{r.Unregistered, "not in the catalogue: give them an entry"},
-		{r.Drifted, "not as they were when they were pinned: look at what changed, then correct sha256 in the catalogue"},
-	} {
-		if n.tools > 0 {
-			fmt.Fprintf(out, "  %d %s\n", n.tools, n.what)
-		}
-	}
-	return nil
 }
 
 func options(log *slog.Logger, records policy.Recorder) gateway.Options {

@@ -174,7 +174,7 @@ func (w *World) serveBackends(ctx context.Context) (string, error) {
 }
 
 func (w *World) configure(backends, listen string) gateway.Config {
-	c := gateway.Config{Listen: listen, Servers: map[string]gateway.Server{}}
+	c := gateway.Config{Listen: listen, PublicURL: w.URL, Servers: map[string]gateway.Server{}}
 	c.Auth.Issuers = []auth.Issuer{{
 		Issuer: Issuer, Audience: []string{Audience}, Algorithms: []string{"ES256"}, JWKSURL: backends + "/issuer/jwks",
 	}}

@@ -16,7 +16,10 @@ import (
 func (s *Starter) report(policies int) {
 	at := func(name string) string { return filepath.Join(s.Dir, name) }
 	fmt.Fprintf(s.Out, "wrote %s, %s and %s (%s)\n", at(ConfigName), at(CatalogueName), at(PoliciesName), Count(policies, "file"))
-	if s.WithKey {
+	switch {
+	case s.kept:
+		fmt.Fprintf(s.Out, "kept %s, which signs tokens for trials, and %s: for new ones, remove both first\n", at(KeyName), at(keySetName))
+	case s.WithKey:
 		fmt.Fprintf(s.Out, "wrote %s, which signs tokens for trials, and %s\n", at(KeyName), at(keySetName))
 	}
 	s.reportSuggestions(at(CatalogueName))
@@ -26,13 +29,42 @@ func (s *Starter) report(policies int) {
 		flag = " -c " + at(ConfigName)
 	}
 	fmt.Fprintf(s.Out, "\nnext:\n")
+	s.reportUnreached()
 	if !s.WithKey {
 		fmt.Fprintf(s.Out, "  fill in your issuer under auth.issuers in %s\n", at(ConfigName))
+	}
+	if len(s.findings) == 0 {
+		fmt.Fprintf(s.Out, "  add your servers under servers in %s, and what their tools are to %s\n", at(ConfigName), at(CatalogueName))
 	}
 	fmt.Fprintf(s.Out, "  regogate serve --check%s\n  regogate serve%s\n", flag, flag)
 	if s.WithKey {
 		fmt.Fprintf(s.Out, "  regogate token --key %s --persona developer\n", at(KeyName))
 	}
+}
+
+// reportUnreached names the servers whose tools could not be read, and says how
+// to try again.
+func (s *Starter) reportUnreached() {
+	var names []string
+	for _, f := range s.findings {
+		if f.problem != "" && len(f.tools) == 0 {
+			names = append(names, f.name)
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	again := []string{"regogate init --from", s.From}
+	for _, flag := range []struct {
+		given bool
+		text  string
+	}{{s.WithKey, "--with-key"}, {s.Accept, "--accept-suggestions"}, {true, "--force"}, {s.Dir != ".", s.Dir}} {
+		if flag.given {
+			again = append(again, flag.text)
+		}
+	}
+	fmt.Fprintf(s.Out, "  mend what is said above of %s, and try again before you edit these files:\n    %s\n",
+		strings.Join(names, ", "), strings.Join(again, " "))
 }
 
 func (s *Starter) reportSuggestions(catalogue string) {

@@ -37,6 +37,7 @@ type Starter struct {
 	vars     *variables
 	drafts   []*draft
 	findings []finding
+	kept     bool // the key and the key set that were there already
 }
 
 // Run writes all files, or none where one of them exists already or something
@@ -80,9 +81,13 @@ func (s *Starter) free(files []file) error {
 	return free(s.Dir, files)
 }
 
-// keys makes the key for trials and its key set.
+// keys makes the key for trials and its key set. A pair that is there already
+// is kept, for there are tokens that it signed.
 func (s *Starter) keys() ([]file, error) {
 	if !s.WithKey {
+		return nil, nil
+	}
+	if s.kept = s.Force && s.has(KeyName) && s.has(keySetName); s.kept {
 		return nil, nil
 	}
 	signer, err := mint.Generate("ES256")
@@ -98,6 +103,11 @@ func (s *Starter) keys() ([]file, error) {
 		return nil, err
 	}
 	return []file{{KeyName, private, 0o600}, {keySetName, public, 0o644}}, nil
+}
+
+func (s *Starter) has(name string) bool {
+	_, err := os.Lstat(filepath.Join(s.Dir, name))
+	return err == nil
 }
 
 // take takes over the servers of the client's file and looks at them. It
