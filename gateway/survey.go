@@ -14,9 +14,9 @@ import (
 // Survey is what one look at a set of servers showed.
 type Survey struct {
 	State *upstream.State
-	// LastWords is the last line that each process wrote to its standard
-	// error, by server, escaped for a terminal. A server that never wrote one
-	// is not in it. It is the server's text: it can hold anything.
+	// LastWords is the last few lines that each process wrote to its standard
+	// error, by server, in one and escaped for a terminal. A server that never
+	// wrote one is not in it. It is the server's text: it can hold anything.
 	LastWords map[string]string
 }
 
@@ -25,7 +25,7 @@ type Survey struct {
 // heard of by then is down in the state. Everything that it started has ended
 // when it returns. The error is upstream.New's.
 func Look(ctx context.Context, servers map[string]upstream.Config, version string, wait time.Duration) (*Survey, error) {
-	words := &listener{lines: map[string]string{}}
+	words := &listener{lines: map[string][]string{}}
 	pool, err := upstream.New(servers, upstream.Options{Log: slog.New(words), Version: version})
 	if err != nil {
 		return nil, err
@@ -38,18 +38,34 @@ func Look(ctx context.Context, servers map[string]upstream.Config, version strin
 	case <-pool.Settled():
 	case <-ctx.Done():
 	}
-	found := &Survey{State: pool.Current(), LastWords: words.lines}
+	found := &Survey{State: pool.Current()}
 	cancel()
 	<-ended
 	pool.Close()
+	found.LastWords = words.last()
 	return found, nil
 }
 
-// listener is a log handler that keeps the last line of each server's standard
+// listener is a log handler that keeps the last lines of each server's standard
 // error and nothing else.
 type listener struct {
 	mu    sync.Mutex
-	lines map[string]string
+	lines map[string][]string
+}
+
+// lastLines is how many lines are kept. Many a program says why it ends first,
+// and then where to read more.
+const lastLines = 4
+
+// last returns what was kept, one line a server.
+func (l *listener) last() map[string]string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	words := make(map[string]string, len(l.lines))
+	for server, lines := range l.lines {
+		words[server] = strings.Join(lines, " / ")
+	}
+	return words
 }
 
 func (l *listener) Enabled(context.Context, slog.Level) bool { return true }
@@ -68,7 +84,11 @@ func (l *listener) Handle(_ context.Context, r slog.Record) error {
 	if line != "" {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.lines[server] = line
+		kept := l.lines[server]
+		if n := len(kept); n == 0 || kept[n-1] != line { // it is often started twice
+			kept = append(kept, line)
+		}
+		l.lines[server] = kept[max(0, len(kept)-lastLines):]
 	}
 	return nil
 }

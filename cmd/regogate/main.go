@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
+	"github.com/regogate/regogate/gateway/policy"
 	"github.com/regogate/regogate/registry/strictyaml"
 )
 
@@ -38,13 +39,15 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		Args:          knownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.Version = version
+	root.SetVersionTemplate(versions())
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%s: %w: see %[1]s --help", cmd.CommandPath(), err)
 	})
-	for _, cmd := range []*cobra.Command{serveCommand(), demoCommand(), tokenCommand(), versionCommand()} {
+	for _, cmd := range []*cobra.Command{serveCommand(), demoCommand(), tokenCommand(), schemaCommand(), versionCommand()} {
 		cmd.Args = noArguments
 		root.AddCommand(cmd)
 	}
@@ -84,7 +87,21 @@ func versionCommand() *cobra.Command {
 		Use:   "version",
 		Short: "Print the version of regogate, OPA and Go",
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "regogate %s\nOPA %s\n%s\n", version, opaVersion(), goVersion())
+			fmt.Fprint(cmd.OutOrStdout(), versions())
+		},
+	}
+}
+
+func schemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON schema of the policy input",
+		Long: "Prints the JSON schema of what policies are asked. Kept outside their directory, it finds typing\n" +
+			"errors in them:\n\n" +
+			"  regogate schema > input.json\n" +
+			"  regogate opa check --strict --schema input.json policies",
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprint(cmd.OutOrStdout(), policy.Schema())
 		},
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -203,8 +205,11 @@ func ours(key string) bool {
 }
 
 func (c Config) validateStdio(p *problems) {
-	if strings.ContainsRune(c.Command, 0) {
+	switch {
+	case strings.ContainsRune(c.Command, 0):
 		p.add("command", "holds a NUL character")
+	case strings.ContainsAny(c.Command, " \t\n") && !c.runs():
+		p.add("command", "must be the name or the path of a program alone, and no program is called that; put what follows its name into args")
 	}
 	for i, arg := range c.Args {
 		if strings.ContainsRune(arg, 0) {
@@ -228,6 +233,16 @@ func (c Config) validateStdio(p *problems) {
 	if len(c.Headers) > 0 || c.TLS != (TLS{}) {
 		p.add("", "headers and tls are for a url; remove them or the command")
 	}
+}
+
+// runs reports whether the command is a program, whose path may hold spaces.
+func (c Config) runs() bool {
+	path := c.Command
+	if c.Dir != "" && filepath.Base(path) != path && !filepath.IsAbs(path) {
+		path = c.Dir + string(filepath.Separator) + path // begins where the process does
+	}
+	_, err := exec.LookPath(path)
+	return err == nil
 }
 
 func (c Config) validateLimits(p *problems) {

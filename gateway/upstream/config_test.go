@@ -21,6 +21,10 @@ func TestConfigValidate(t *testing.T) {
 	if err := os.WriteFile(noPEM, []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	spaced := filepath.Join(dir, "a program")
+	if err := os.WriteFile(spaced, []byte("#!/bin/sh\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name, yaml string
 		want       []string
@@ -52,6 +56,11 @@ func TestConfigValidate(t *testing.T) {
 			`s.env["A=B"]: is not the name of an environment variable`, "s.env.C: holds a NUL character",
 			"s.dir: is not a directory that can be read",
 		}},
+		{"a command line", "command: npx -y secret", []string{
+			"s.command: must be the name or the path of a program alone, and no program is called that; put what follows its name into args",
+		}},
+		{"a path with a space", `command: "` + spaced + `"`, nil},
+		{"a path from its directory", `{command: "./a program", dir: "` + dir + `"}`, nil},
 		{"no CA", "url: https://a/\ntls: {ca_file: /no/such/file}", []string{"s.tls.ca_file: cannot be read: no such file or directory"}},
 		{"bad CA", "url: http://a/\ntls: {ca_file: " + noPEM + "}", []string{
 			"s.tls.ca_file: holds no certificate in PEM form",

@@ -1,13 +1,16 @@
 package draft
 
 import (
+	"encoding/pem"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,8 +21,14 @@ import (
 	"github.com/regogate/regogate/policies"
 )
 
-// shownSetting is a line that shows a default.
-var shownSetting = regexp.MustCompile(`(?m)^( *)#([^ #])`)
+var (
+	// shownSetting is a line that shows a default.
+	shownSetting = regexp.MustCompile(`(?m)^( *)#([^ #])`)
+	// anySetting is one that shows a default or an example.
+	anySetting = regexp.MustCompile(`^( *)##?([^ #])`)
+	// exampleServers is what can be set for a server.
+	exampleServers = regexp.MustCompile(`(?m)^#   web:.*\n(?:^#\n|^#   .*\n)+`)
+)
 
 // TestTheConfigurationTellsTheDefaults reads the configuration as it is written
 // and with every default that it shows: both must mean the same.
@@ -48,13 +57,62 @@ func TestTheConfigurationTellsTheDefaults(t *testing.T) {
 	}
 }
 
+// TestEverySettingCanBeSetAlone takes the marks from one line at a time.
+func TestEverySettingCanBeSetAlone(t *testing.T) {
+	for _, withKey := range []bool{false, true} {
+		text, err := configYAML(withKey, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(string(text), "\n")
+		seen := 0
+		for i, line := range lines {
+			if !anySetting.MatchString(line) {
+				continue
+			}
+			seen++
+			changed := slices.Clone(lines)
+			changed[i] = anySetting.ReplaceAllString(line, "$1$2")
+			loadText(t, strings.Join(changed, "\n"))
+		}
+		if seen < 27 {
+			t.Errorf("with a key %v: %d lines show a setting: looked for something else", withKey, seen)
+		}
+	}
+}
+
+// TestTheExampleServersAreRight puts them in the place of none.
+func TestTheExampleServersAreRight(t *testing.T) {
+	text, err := configYAML(false, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block := exampleServers.FindString(string(text))
+	servers := "servers:\n" + regexp.MustCompile(`(?m)^# ?`).ReplaceAllString(block, "")
+	c := loadText(t, strings.Replace(string(text), "servers: {}\n", servers, 1))
+	if web := c.Servers["web"]; len(c.Servers) != 2 || web.Headers["Authorization"] != "Bearer x" || web.TLS.CAFile == "" {
+		t.Errorf("of\n%s\nthe servers are %+v", servers, c.Servers)
+	}
+	if local := c.Servers["local"]; local.Command != "npx" || local.Env["TOKEN"] != "x" || local.MaxSessions != 64 {
+		t.Errorf("of\n%s\nlocal is %+v", servers, local)
+	}
+}
+
+// loadText reads a configuration beside which there are certificates, with x in
+// every environment variable.
 func loadText(t *testing.T, text string) *gateway.Config {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), ConfigName)
+	certificates := httptest.NewTLSServer(nil)
+	certificates.Close()
+	block := &pem.Block{Type: "CERTIFICATE", Bytes: certificates.Certificate().Raw}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "ca.pem"), pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, problems := gateway.Load(path, os.LookupEnv, nil)
+	c, problems := gateway.Load(path, func(string) (string, bool) { return "x", true }, nil)
 	if len(problems) > 0 {
 		t.Fatalf("%v in\n%s", problems, text)
 	}
