@@ -258,6 +258,9 @@ func (e *httpError) fault() error {
 func (w *web) do(ctx context.Context, method, to string, header http.Header, body []byte) (*http.Response, error) {
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		// net/http tries again by itself when a connection from before turns
+		// out closed and nothing was written: then only the last try counts.
+		GetConn: func(string) { connected.Store(false) },
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
 	req, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(body))
