@@ -22,8 +22,7 @@ var version = "dev"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends it at once, whatever it hangs on
-	logging.Disable()            // the Redis client's own lines; what matters of them is in ours
+	logging.Disable() // the Redis client's own lines; what matters of them is in ours
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
