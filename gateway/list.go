@@ -7,9 +7,9 @@ import (
 	"github.com/regogate/regogate/gateway/policy"
 )
 
-// listTools answers tools/list. The list is built from the catalog and the
+// answerList answers one of the lists. It is built from the catalog and the
 // decision; a backend's bytes never pass through whole.
-func (x *exchange) listTools() *fault {
+func (x *exchange) answerList(list listing) *fault {
 	params, err := mcp.ReadList(x.msg.Params)
 	if err != nil {
 		return faultParams(err)
@@ -18,85 +18,94 @@ func (x *exchange) listTools() *fault {
 	if f != nil {
 		return f
 	}
-	view := now.catalog.route(x.server)
 	offset := 0
 	if params.HasCursor {
-		if offset, f = x.openCursor(params.Cursor, now); f != nil {
+		if offset, f = x.openCursor(params.Cursor, list, now); f != nil {
 			return f
 		}
 	}
-	visible, f := x.see(now, view)
+	visible, f := x.see(now, list)
 	if f != nil {
 		return f
 	}
 	size := x.g.config.PageSize
-	page := visible
+	page := visible[min(offset, len(visible)):]
 	next := ""
-	if offset > len(page) {
-		offset = len(page)
-	}
-	page = page[offset:]
 	if len(page) > size {
 		page = page[:size]
-		next = x.g.cursors.seal(offset+size, x.cursorParts(now)...)
+		next = x.g.seals.cursor(offset+size, x.cursorParts(list, now)...)
 	}
-	x.reply(x.listBody(page, next))
+	x.reply(x.listBody(list, page, next))
 	return nil
 }
 
-// see asks the policy which tools of the view the principal may see, and
-// records the question. A list that is not decided to its end is none: clients
-// keep what they get, so that a part of it would hide the rest for long.
-func (x *exchange) see(now pinned, view view) ([]*tool, *fault) {
+// see asks the policy what the principal may see of a list, and records the
+// question. A list that is not decided to its end is none: clients keep what
+// they get, so that a part of it would hide the rest for long.
+func (x *exchange) see(now pinned, list listing) ([]*offer, *fault) {
+	view := now.catalog.shelf(x.server).lists[list]
 	from := time.Now()
 	request := x.request()
-	decisions, unfinished := now.policy.AllowEach(x.ctx, x.subject, view.items, methodCall, request)
+	decisions, unfinished := now.policy.AllowEach(x.ctx, x.subject, view.items, lists[list].uses, request)
 	measure(&x.stages.policy, from)
 	if unfinished != "" {
-		x.recordUnfinished(now, request, decisions, unfinished)
+		x.recordUnfinished(now, list, request, decisions, unfinished)
 		return nil, faultNotReady(unfinished)
 	}
-	visible := make([]*tool, 0, len(view.tools))
+	visible := make([]*offer, 0, len(view.offers))
 	for i, d := range decisions {
 		if d.Allowed {
-			visible = append(visible, view.tools[i])
+			visible = append(visible, view.offers[i])
 		}
 	}
-	x.recordList(now, request, view, decisions)
+	x.recordList(now, list, request, view, decisions)
+	if x.server == "" && lists[list].kind == policy.KindResource {
+		visible = firsts(visible)
+	}
 	return visible, nil
 }
 
-// methodCall is the method that each tool of a list is asked with: the one
-// that uses it.
-const methodCall = "tools/call"
+// firsts leaves one of each URI, the one that reading it would go to.
+func firsts(offers []*offer) []*offer {
+	seen := make(map[string]bool, len(offers))
+	out := offers[:0]
+	for _, o := range offers {
+		if !seen[o.exposed] {
+			seen[o.exposed] = true
+			out = append(out, o)
+		}
+	}
+	return out
+}
 
-func (x *exchange) openCursor(cursor string, now pinned) (int, *fault) {
-	offset, err := x.g.cursors.open(cursor, x.cursorParts(now)...)
+func (x *exchange) openCursor(cursor string, list listing, now pinned) (int, *fault) {
+	offset, err := x.g.seals.openCursor(cursor, x.cursorParts(list, now)...)
 	if err != nil {
 		return 0, faultRPC(200, codeMalformed, mcp.NewError(mcp.CodeInvalidParams, err.Error()))
 	}
 	return offset, nil
 }
 
-func (x *exchange) cursorParts(now pinned) []string {
-	return []string{x.principal.Key(), x.routePath(), now.policy.Revision(), now.catalog.revision}
+// cursorParts is all that a list depends on.
+func (x *exchange) cursorParts(list listing, now pinned) []string {
+	return []string{lists[list].method, x.principal.Key(), x.routePath(), now.policy.Revision(), now.catalog.revision}
 }
 
-// listBody puts the page together from bytes that were encoded when the tools
+// listBody puts the page together from bytes that were encoded when the offers
 // were discovered.
-func (x *exchange) listBody(page []*tool, next string) []byte {
+func (x *exchange) listBody(list listing, page []*offer, next string) []byte {
 	size := 256 + len(next)
-	for _, t := range page {
-		size += len(t.bytes(x.server)) + 1
+	for _, o := range page {
+		size += len(o.bytes(x.server)) + 1
 	}
 	out := make([]byte, 0, size)
 	out = append(append(out, `{"jsonrpc":"2.0","id":`...), x.msg.ID.Raw()...)
-	out = append(out, `,"result":{"tools":[`...)
-	for i, t := range page {
+	out = append(append(append(out, `,"result":{"`...), lists[list].member...), `":[`...)
+	for i, o := range page {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = append(out, t.bytes(x.server)...)
+		out = append(out, o.bytes(x.server)...)
 	}
 	out = append(out, ']')
 	if next != "" {
@@ -106,14 +115,6 @@ func (x *exchange) listBody(page []*tool, next string) []byte {
 		out = append(out, `,"resultType":"complete","ttlMs":`+listTTL+`,"cacheScope":"private"`...)
 	}
 	return append(out, `}}`...)
-}
-
-// bytes is the tool's definition as the route shows it.
-func (t *tool) bytes(server string) []byte {
-	if server == "" {
-		return t.aggregate
-	}
-	return t.own
 }
 
 // pinned is what one request decides on: it never sees half of a change.
@@ -131,12 +132,21 @@ func (x *exchange) pin() (pinned, *fault) {
 	case <-x.g.known:
 	case <-x.ctx.Done():
 	}
-	now := pinned{policy: x.g.engine.Current(), catalog: x.g.catalog.Load()}
-	switch {
-	case now.policy == nil:
-		return now, faultNotReady(codePolicyNotReady)
-	case now.catalog == nil || !x.g.keeper.Fresh(from):
-		return now, faultNotReady(codeRegistryStale)
+	now, code := x.g.now(from)
+	if code != "" {
+		return now, faultNotReady(code)
 	}
 	return now, nil
+}
+
+// now is pin without waiting; the code says why there is no deciding.
+func (g *Gateway) now(at time.Time) (now pinned, code string) {
+	now = pinned{policy: g.engine.Current(), catalog: g.catalog.Load()}
+	switch {
+	case now.policy == nil:
+		return now, codePolicyNotReady
+	case now.catalog == nil || !g.keeper.Fresh(at):
+		return now, codeRegistryStale
+	}
+	return now, ""
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/policy"
 )
 
@@ -45,36 +46,40 @@ const (
 	ruleCall  = "call"
 )
 
-// asked begins the record of one policy question. It is handed over only when
-// the exchange ends, so that it carries the request's stages.
-func (x *exchange) asked(now pinned, rule string, q policy.Request) *policy.Record {
-	r := &policy.Record{
-		ID: policy.NewDecisionID(), Time: time.Now(), RequestID: x.id,
-		Rule: rule, Method: methodCall,
-		Issuer: x.principal.Issuer, Subject: x.principal.Subject,
+// newRecord is the record of one policy question.
+func newRecord(now pinned, who *auth.Principal, rule, method string, q policy.Request) *policy.Record {
+	return &policy.Record{
+		ID: policy.NewDecisionID(), Time: time.Now(), RequestID: q.ID,
+		Rule: rule, Method: method,
+		Issuer: who.Issuer, Subject: who.Subject,
 		Client: q.Client, Address: q.RemoteAddr, Route: q.Route,
 		PolicyRevision: now.policy.Revision(), RegistryRevision: now.catalog.registry,
 	}
+}
+
+// asked begins the record of one of the exchange's questions. It is handed over
+// only when the exchange ends, so that it carries the request's stages.
+func (x *exchange) asked(now pinned, rule, method string, q policy.Request) *policy.Record {
+	r := newRecord(now, x.principal, rule, method, q)
 	x.records = append(x.records, r)
 	return r
 }
 
-// recordOne records a decision on one tool and returns its id.
-func (x *exchange) recordOne(now pinned, rule string, q policy.Question, name policy.ToolName, d policy.Decision, why policy.Explanation) string {
-	r := x.asked(now, rule, q.Request)
-	r.Tool, r.Allowed, r.Code, r.Err, r.Explanation = name, d.Allowed, d.Code, d.Err, why
-	return r.ID
+// recordOne records the decision on one thing.
+func (x *exchange) recordOne(now pinned, rule string, q policy.Question, name policy.Name, d policy.Decision) *policy.Record {
+	r := x.asked(now, rule, q.Method, q.Request)
+	r.Name, r.Allowed, r.Code, r.Err = name, d.Allowed, d.Code, d.Err
+	return r
 }
 
 // recordList records the decision on a list: one record, with the exact set
 // that was allowed, and the first thing that kept an item from being judged.
-func (x *exchange) recordList(now pinned, q policy.Request, view view, decisions []policy.Decision) {
-	r := x.asked(now, ruleAllow, q)
+func (x *exchange) recordList(now pinned, list listing, q policy.Request, view view, decisions []policy.Decision) {
+	r := x.asked(now, ruleAllow, lists[list].uses, q)
 	r.List = &policy.ListSeen{Total: len(decisions)}
 	for i, d := range decisions {
 		if d.Allowed {
-			t := view.tools[i]
-			r.List.Allowed = append(r.List.Allowed, policy.ToolName{Server: t.server, Name: t.name})
+			r.List.Allowed = append(r.List.Allowed, view.offers[i].subject())
 		}
 		if r.Code == "" && d.Code != "" {
 			r.Code, r.Err = d.Code, d.Err
@@ -85,8 +90,8 @@ func (x *exchange) recordList(now pinned, q policy.Request, view view, decisions
 
 // recordUnfinished records a list that could not be decided to its end, so that
 // the principal was shown nothing of it.
-func (x *exchange) recordUnfinished(now pinned, q policy.Request, decisions []policy.Decision, code string) {
-	r := x.asked(now, ruleAllow, q)
+func (x *exchange) recordUnfinished(now pinned, list listing, q policy.Request, decisions []policy.Decision, code string) {
+	r := x.asked(now, ruleAllow, lists[list].uses, q)
 	r.List, r.Code = &policy.ListSeen{Total: len(decisions)}, code
 	for _, d := range decisions {
 		if d.Code == code {

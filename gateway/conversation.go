@@ -1,0 +1,136 @@
+package gateway
+
+import (
+	"context"
+	"maps"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/gateway/mcp"
+)
+
+// conversation is the live side of one legacy-era session at this replica: it
+// is the client of the session's own sessions with the servers. Another
+// replica that takes the session up makes its own.
+type conversation struct {
+	g            *Gateway
+	session      string
+	principal    string
+	capabilities jsontext.Value
+
+	mu     sync.Mutex
+	judge  *judge              // of the latest request
+	seen   prints              // what the client knows of its lists, as far as its stream told it
+	tasks  map[string]target   // tools by the tasks they started, as the server names them
+	resub  sync.Once
+}
+
+// mostTasks bounds how many running tasks of a session are told of by
+// themselves; asking for one works for all.
+const mostTasks = 256
+
+// conversation returns the session's, and has it judge by the exchange's claims
+// from now on.
+func (x *exchange) conversation() *conversation {
+	x.g.mu.Lock()
+	c := x.g.talks[x.session.ID]
+	if c == nil {
+		c = &conversation{
+			g: x.g, session: x.session.ID, principal: x.principal.Key(),
+			capabilities: mcp.Strip(x.session.Capabilities, "tasks"),
+		}
+		x.g.talks[c.session] = c
+	}
+	x.g.mu.Unlock()
+	c.mu.Lock()
+	c.judge = x.judge()
+	c.mu.Unlock()
+	return c
+}
+
+// endConversation forgets a session's live side and ends what hangs on it.
+func (g *Gateway) endConversation(session string) {
+	g.mu.Lock()
+	c := g.talks[session]
+	delete(g.talks, session)
+	g.mu.Unlock()
+	g.hub.End(session)
+	if c != nil {
+		g.pool.Release(c.Key())
+	}
+}
+
+func (c *conversation) Key() string                  { return "session " + c.session }
+func (c *conversation) Era() mcp.Era                 { return mcp.Legacy }
+func (c *conversation) Capabilities() jsontext.Value { return c.capabilities }
+
+func (c *conversation) latest() *judge {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.judge
+}
+
+// send puts a message on the session's own stream.
+func (c *conversation) send(message []byte) { c.g.hub.Standing(c.session).Send(message) }
+
+// Ask takes a request of a server that belongs to none of the client's.
+func (c *conversation) Ask(ctx context.Context, server string, m *mcp.Message) *mcp.Message {
+	j := c.latest()
+	now, _ := j.now()
+	if now.catalog == nil || now.catalog.site(server) == nil {
+		return refusedAsk(m, mcp.CodeForbidden, "the policy does not allow this request to the client")
+	}
+	return c.ask(ctx, j, now.catalog.site(server).target(), m, c.send)
+}
+
+// Notify takes a notification that belongs to none of the client's requests.
+func (c *conversation) Notify(server string, m *mcp.Message) {
+	j := c.latest()
+	row, ok := notifications[m.Method]
+	now, code := j.now()
+	if !ok || !row.alone || code != "" || now.catalog.site(server) == nil {
+		return
+	}
+	t, m := c.about(now, j.route, server, m)
+	if m == nil || !j.tells(context.Background(), m.Method, t) {
+		return
+	}
+	c.send(m.Append(nil))
+}
+
+// about finds what a notification is about and words it for the client; nil is
+// nothing that it could be told.
+func (c *conversation) about(now pinned, route, server string, m *mcp.Message) (target, *mcp.Message) {
+	switch m.Method {
+	case mcp.NotifyResourceUpdated:
+		return updated(now, server, m)
+	case mcp.NotifyTaskStatus:
+		c.mu.Lock()
+		tasks := maps.Clone(c.tasks)
+		c.mu.Unlock()
+		return c.taskStatus(tasks, server, m)
+	case mcp.NotifyElicited:
+		if route == "" {
+			params, err := exposeElicitation(m.Params, server)
+			if err != nil {
+				return target{}, nil
+			}
+			m = mcp.NewRequest(mcp.ID{}, m.Method, params)
+		}
+	}
+	return now.catalog.site(server).target(), m
+}
+
+// updated finds the resource whose change a server tells.
+func updated(now pinned, server string, m *mcp.Message) (target, *mcp.Message) {
+	uri, err := mcp.ReadURI(m.Params)
+	if err != nil {
+		return target{}, nil
+	}
+	return located(now, server, uri.URI)[0], m
+}
+
+func (s *site) target() target {
+	return target{server: s.name, item: s.item, name: s.subject(), known: true}
+}

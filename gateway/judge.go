@@ -1,0 +1,91 @@
+package gateway
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/gateway/auth"
+	"github.com/regogate/regogate/gateway/policy"
+)
+
+// judge asks the policy about what servers send to a client of their own
+// accord: on the claims of the request that opened the way to the client, and
+// on the policy that is in force at the time. It is immutable and safe for
+// concurrent use.
+type judge struct {
+	g         *Gateway
+	principal *auth.Principal
+	subject   *policy.Subject
+	request   policy.Request
+	route     string // the route's server; "" on the aggregate route
+}
+
+func (x *exchange) judge() *judge {
+	return &judge{g: x.g, principal: x.principal, subject: x.subject, request: x.request(), route: x.server}
+}
+
+// verdict is the answer to both gates.
+type verdict struct {
+	allowed bool
+	record  *policy.Record // of the question that decided; nil while nothing can be decided
+}
+
+// tells reports whether the client may be told by a notification of this
+// method about the target. Only refusals are recorded: a call may be followed
+// by thousands.
+func (j *judge) tells(ctx context.Context, method string, t target) bool {
+	now, code := j.now()
+	if code != "" {
+		return false
+	}
+	q := policy.Question{Method: method, Subject: j.subject, Item: t.item, Request: j.request}
+	d := now.policy.Allow(ctx, q)
+	if !d.Allowed {
+		j.record(now, ruleAllow, q, t, d, nil)
+	}
+	return d.Allowed
+}
+
+// asks reports whether the client may be asked by a request of this method with
+// these params.
+func (j *judge) asks(ctx context.Context, method string, t target, params jsontext.Value) verdict {
+	now, code := j.now()
+	if code != "" {
+		return verdict{}
+	}
+	q := policy.Question{Method: method, Subject: j.subject, Item: t.item, Request: j.request}
+	d := now.policy.Allow(ctx, q)
+	if !d.Allowed || !now.policy.HasCall() {
+		return verdict{d.Allowed, j.record(now, ruleAllow, q, t, d, nil)}
+	}
+	j.record(now, ruleAllow, q, t, d, nil)
+	if params == nil {
+		params = jsontext.Value("{}")
+	}
+	d = now.policy.Call(ctx, q, params)
+	return verdict{d.Allowed, j.record(now, ruleCall, q, t, d, params)}
+}
+
+// now is nothing once the token has expired.
+func (j *judge) now() (pinned, string) {
+	at := time.Now()
+	if end := j.principal.Expires; !end.IsZero() && !at.Before(end) {
+		return pinned{}, codeToken
+	}
+	return j.g.now(at)
+}
+
+func (j *judge) record(now pinned, rule string, q policy.Question, t target, d policy.Decision, arguments jsontext.Value) *policy.Record {
+	r := newRecord(now, j.principal, rule, q.Method, q.Request)
+	r.Name, r.Allowed, r.Code, r.Err = t.name, d.Allowed, d.Code, d.Err
+	if !d.Allowed {
+		// Who sent the message waits for no one, so this may take its time.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		r.Explanation = now.policy.Explain(ctx, q, arguments)
+	}
+	j.g.records.Record(r)
+	return r
+}

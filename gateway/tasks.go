@@ -1,0 +1,217 @@
+package gateway
+
+import (
+	"bytes"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/upstream"
+)
+
+// taskRef is what a client's task id stands for. The id is sealed to the
+// principal, so a task is nobody else's, whoever learns its id, and any replica
+// knows what it is of.
+type taskRef struct {
+	Server string `json:"s"`
+	Tool   string `json:"t"`
+	ID     string `json:"i"` // the server's
+}
+
+const sealTask = "task"
+
+// useTask serves the methods that ask about one task: the policy decides them
+// on the tool that started it.
+func (x *exchange) useTask() *fault {
+	params, err := mcp.ReadTask(x.msg.Params)
+	if err != nil {
+		return faultParams(err)
+	}
+	unknown := faultUnknown("task", params.ID)
+	ref, ok := x.openTask(params.ID)
+	if !ok || x.server != "" && x.server != ref.Server {
+		return unknown
+	}
+	return x.use(&use{
+		method: x.msg.Method, task: true, unknown: unknown,
+		params: func(_ string, sets ...mcp.Set) jsontext.Value { return params.Params(ref.ID, sets...) },
+		targets: func(now pinned) []target { return []target{now.catalog.tool(ref.Server, ref.Tool)} },
+	})
+}
+
+// tool finds a tool by the server's own name.
+func (c *catalog) tool(server, name string) target {
+	if o := c.shelf(server).lists[toolList].byName[name]; o != nil && server != "" {
+		return o.target()
+	}
+	return target{
+		server: server, own: name, name: policy.Name{Kind: policy.KindTool, Server: server, Name: name},
+		item: item(policy.NewItem(policy.Tool{Server: server, Name: name})),
+	}
+}
+
+func (x *exchange) openTask(id string) (ref taskRef, ok bool) {
+	text, err := x.g.seals.open(sealTask, id, x.principal.Key())
+	return ref, err == nil && json.Unmarshal(text, &ref) == nil
+}
+
+// taskID is the client's id of a server's task.
+func (g *Gateway) taskID(principal string, t target, id string) jsontext.Value {
+	text, err := json.Marshal(taskRef{t.server, t.name.Name, id})
+	if err != nil {
+		panic(err) // three strings, which may be anything
+	}
+	return mcp.String(g.seals.seal(sealTask, text, principal))
+}
+
+// sealTasks replaces the server's task ids in a result, or in the params of a
+// notification, by the client's. started is told of each.
+func sealTasks(object jsontext.Value, seal func(id string) jsontext.Value) (jsontext.Value, error) {
+	members, err := mcp.Split(object)
+	if err != nil {
+		return nil, err
+	}
+	var sets []mcp.Set
+	if id, ok := mcp.Text(mcp.Get(members, "taskId")); ok {
+		sets = append(sets, mcp.Set{Name: "taskId", Value: seal(id)})
+	}
+	if task := mcp.Get(members, "task"); task.Kind() == '{' {
+		sealed, err := sealTasks(task, seal)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, mcp.Set{Name: "task", Value: sealed})
+	}
+	if meta := mcp.Get(members, "_meta"); meta.Kind() == '{' && bytes.Contains(meta, []byte(mcp.MetaRelatedTask)) {
+		sealed, err := sealRelated(meta, seal)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, mcp.Set{Name: "_meta", Value: sealed})
+	}
+	if len(sets) == 0 {
+		return object, nil
+	}
+	return mcp.Edit(object, sets...)
+}
+
+func sealRelated(meta jsontext.Value, seal func(id string) jsontext.Value) (jsontext.Value, error) {
+	members, err := mcp.Split(meta)
+	if err != nil {
+		return nil, err
+	}
+	related := mcp.Get(members, mcp.MetaRelatedTask)
+	if related.Kind() != '{' {
+		return meta, nil
+	}
+	sealed, err := sealTasks(related, seal)
+	if err != nil {
+		return nil, err
+	}
+	return mcp.Edit(meta, mcp.Set{Name: mcp.MetaRelatedTask, Value: sealed})
+}
+
+// started remembers the tool of a task, so that the session can be told of it.
+func (c *conversation) started(t target, id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.tasks == nil {
+		c.tasks = map[taskKey]target{}
+	}
+	if len(c.tasks) < mostTasks {
+		c.tasks[taskKey{t.server, id}] = t
+	}
+}
+
+type taskKey struct{ server, id string }
+
+func (c *conversation) task(server, id string) (target, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, ok := c.tasks[taskKey{server, id}]
+	return t, ok
+}
+
+// taskStatus words a notifications/tasks/status for the client. One of a task
+// that the session has not started here is told to nobody.
+func (c *conversation) taskStatus(server string, m *mcp.Message) (target, *mcp.Message) {
+	ref, err := mcp.ReadTask(m.Params)
+	if err != nil {
+		return target{}, nil
+	}
+	t, ok := c.task(server, ref.ID)
+	if !ok {
+		return target{}, nil
+	}
+	params, e := sealTasks(m.Params, func(id string) jsontext.Value { return c.g.taskID(c.principal, t, id) })
+	if e != nil {
+		return target{}, nil
+	}
+	return t, mcp.NewRequest(mcp.ID{}, m.Method, params)
+}
+
+// mostTaskPages bounds how much of one server's tasks is read.
+const mostTaskPages = 10
+
+// listTasks answers tasks/list with those tasks that this session has started
+// and whose tools the policy still allows. The servers that have no
+// conversation with it have none of them.
+func (x *exchange) listTasks() *fault {
+	if _, err := mcp.ReadList(x.msg.Params); err != nil {
+		return faultParams(err)
+	}
+	now, f := x.pin()
+	if f != nil {
+		return f
+	}
+	ctx, end := x.callContext()
+	defer end()
+	out := []byte{'['}
+	for _, server := range x.g.pool.Open(x.talk.Key()) {
+		if x.server != "" && x.server != server || !now.catalog.has(server, "tasks") {
+			continue
+		}
+		var params jsontext.Value
+		for range mostTaskPages {
+			m, err := x.g.pool.Do(ctx, upstream.Call{Server: server, Peer: x.talk, Method: x.msg.Method, Params: params})
+			if err != nil || m.Result == nil {
+				break
+			}
+			var next jsontext.Value
+			out, next = x.appendTasks(out, now, server, m.Result)
+			if next.Kind() != '"' {
+				break
+			}
+			params = object(mcp.Set{Name: "cursor", Value: next})
+		}
+	}
+	x.reply(x.result(object(mcp.Set{Name: "tasks", Value: append(out, ']')})))
+	return nil
+}
+
+func (x *exchange) appendTasks(out []byte, now pinned, server string, result jsontext.Value) ([]byte, jsontext.Value) {
+	members, err := mcp.Split(result)
+	if err != nil {
+		return out, nil
+	}
+	tasks, _ := mcp.Elements(mcp.Get(members, "tasks"))
+	for _, task := range tasks {
+		fields, err := mcp.Split(task)
+		id, _ := mcp.Text(mcp.Get(fields, "taskId"))
+		t, ok := x.talk.task(server, id)
+		if err != nil || !ok || !x.allowed(now, x.question(x.msg.Method, t), t.name) {
+			continue
+		}
+		sealed, err := sealTasks(task, func(id string) jsontext.Value { return x.g.taskID(x.principal.Key(), t, id) })
+		if err != nil {
+			continue
+		}
+		if len(out) > 1 {
+			out = append(out, ',')
+		}
+		out = append(out, sealed...)
+	}
+	return out, mcp.Get(members, "nextCursor")
+}

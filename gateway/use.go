@@ -1,0 +1,347 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/upstream"
+	"github.com/regogate/regogate/registry"
+)
+
+// target is what a request names, as the policy is asked about it.
+type target struct {
+	offer  *offer // nil where no backend offers anything of that name
+	server string // where it would go
+	own    string // the backend's own name of it
+	item   *policy.Item
+	name   policy.Name
+	known  bool // it may be forwarded if the policy says yes
+}
+
+// use is a request that uses one thing. All of them go the same way: may the
+// principal see it, may this very use of it go through, and only then is one
+// backend asked.
+type use struct {
+	method  string
+	targets func(now pinned) []target // never empty; the first that is allowed counts
+	// arguments are what the call gate judges; asked says that there is such a
+	// question.
+	arguments jsontext.Value
+	asked     bool
+	state     string // requestState of a retry, as the client sent it
+	task      bool   // the result may be a task's
+	params    func(name string, sets ...mcp.Set) jsontext.Value
+	unknown   *fault
+}
+
+func (x *exchange) use(u *use) *fault {
+	now, f := x.pin()
+	if f != nil {
+		return f
+	}
+	t, ok := x.choose(now, u.method, u.targets(now))
+	if !ok {
+		return u.unknown
+	}
+	if u.asked {
+		if f := x.permitted(now, x.question(u.method, t), t.name, u.arguments); f != nil {
+			return f
+		}
+	}
+	if x.era == mcp.Modern && t.offer != nil {
+		if err := t.offer.mirrored.Check(x.r.Header, u.arguments); err != nil {
+			return faultRPC(http.StatusBadRequest, codeMalformed, err)
+		}
+	}
+	return x.forward(now, t, u)
+}
+
+// choose asks the first question: may the principal see and use this? Of a
+// name that means several things, it is asked about one after the other. What
+// no backend offers is asked about all the same.
+func (x *exchange) choose(now pinned, method string, targets []target) (target, bool) {
+	for _, t := range targets {
+		x.about(t)
+		if x.allowed(now, x.question(method, t), t.name) && t.known {
+			return t, true
+		}
+	}
+	return target{}, false
+}
+
+func (x *exchange) question(method string, t target) policy.Question {
+	return policy.Question{Method: method, Subject: x.subject, Item: t.item, Request: x.request()}
+}
+
+// allowed asks the first question. Why the answer is no is only for the record,
+// so that is asked when the client has its answer: a name that something is
+// behind then takes no longer than one without.
+func (x *exchange) allowed(now pinned, q policy.Question, name policy.Name) bool {
+	from := time.Now()
+	d := now.policy.Allow(x.ctx, q)
+	measure(&x.stages.policy, from)
+	r := x.recordOne(now, ruleAllow, q, name, d)
+	if !d.Allowed {
+		x.later = append(x.later, func() { r.Explanation = now.policy.Explain(context.WithoutCancel(x.ctx), q, nil) })
+	}
+	return d.Allowed
+}
+
+// permitted asks the second question, where the policy has it: may this very
+// call go through?
+func (x *exchange) permitted(now pinned, q policy.Question, name policy.Name, arguments jsontext.Value) *fault {
+	if !now.policy.HasCall() {
+		return nil
+	}
+	from := time.Now()
+	d := now.policy.Call(x.ctx, q, arguments)
+	r := x.recordOne(now, ruleCall, q, name, d)
+	if !d.Allowed {
+		r.Explanation = now.policy.Explain(x.ctx, q, arguments)
+	}
+	measure(&x.stages.policy, from)
+	switch {
+	case d.Allowed:
+		return nil
+	case len(r.Scopes) > 0:
+		return faultScope(r.ID, r.Reasons, x.g.challenge(x.server).InsufficientScope(r.Scopes))
+	}
+	return faultDenied(r.ID, r.Reasons)
+}
+
+func (x *exchange) callTool() *fault {
+	params, err := mcp.ReadCall(x.msg.Params)
+	if err != nil {
+		return faultParams(err)
+	}
+	return x.use(&use{
+		method: mcp.MethodToolsCall, arguments: params.Arguments, asked: true, task: true, state: params.State(),
+		params: params.Params, unknown: faultUnknown("tool", params.Name),
+		targets: func(now pinned) []target { return []target{x.named(now, toolList, params.Name)} },
+	})
+}
+
+func (x *exchange) getPrompt() *fault {
+	params, err := mcp.ReadGet(x.msg.Params)
+	if err != nil {
+		return faultParams(err)
+	}
+	return x.use(&use{
+		method: mcp.MethodPromptsGet, arguments: params.Arguments, asked: true, state: params.State(),
+		params: params.Params, unknown: faultUnknown("prompt", params.Name),
+		targets: func(now pinned) []target { return []target{x.named(now, promptList, params.Name)} },
+	})
+}
+
+func (x *exchange) readResource() *fault {
+	params, err := mcp.ReadURI(x.msg.Params)
+	if err != nil {
+		return faultParams(err)
+	}
+	return x.use(&use{
+		method: mcp.MethodResourcesRead, state: params.State(),
+		params: params.Params, unknown: x.unknownResource(params.URI),
+		targets: func(now pinned) []target { return x.located(now, params.URI) },
+	})
+}
+
+// complete answers completion/complete. What may be completed is what may be
+// used, and only where the policy says so of completing, too.
+func (x *exchange) complete() *fault {
+	params, err := mcp.ReadComplete(x.msg.Params)
+	if err != nil {
+		return faultParams(err)
+	}
+	now, f := x.pin()
+	if f != nil {
+		return f
+	}
+	using, targets, unknown := mcp.MethodPromptsGet, []target(nil), faultUnknown("prompt", params.Name)
+	if params.Kind == mcp.RefResource {
+		using, unknown = mcp.MethodResourcesRead, x.unknownResource(params.Name)
+		targets = x.templates(now, params.Name)
+	} else {
+		targets = []target{x.named(now, promptList, params.Name)}
+	}
+	t, ok := x.choose(now, using, targets)
+	if !ok {
+		return unknown
+	}
+	return x.use(&use{
+		method: mcp.MethodComplete, arguments: params.Arguments(), asked: true,
+		params: params.Params, unknown: unknown,
+		targets: func(pinned) []target { return []target{t} },
+	})
+}
+
+// named finds a tool or a prompt by the name that the route shows. One that no
+// backend offers is judged like any other, so that asking for it takes the same
+// steps; it stays unknown even if the policy says yes.
+func (x *exchange) named(now pinned, list listing, name string) target {
+	from := time.Now()
+	defer func() { measure(&x.stages.registry, from) }()
+	if o := now.catalog.shelf(x.server).lists[list].byName[name]; o != nil {
+		return o.target()
+	}
+	server, own, exposed := x.server, name, ""
+	if x.server == "" {
+		server, own, _ = registry.SplitExposed(name)
+		exposed = name
+	} else {
+		exposed, _ = registry.Exposed(server, own)
+	}
+	t := target{server: server, own: own, name: policy.Name{Kind: lists[list].kind, Server: server, Name: own}}
+	if list == toolList {
+		t.item = item(policy.NewItem(policy.Tool{Server: server, Name: own, ExposedName: exposed}))
+	} else {
+		t.item = item(policy.NewPromptItem(policy.Prompt{Server: server, Name: own, ExposedName: exposed, Facts: now.catalog.facts(server)}))
+	}
+	return t
+}
+
+func (o *offer) target() target {
+	return target{offer: o, server: o.server, own: o.name, item: o.item, name: o.subject(), known: true}
+}
+
+// item is for things without annotations: only these can be wrong.
+func item(i *policy.Item, err error) *policy.Item {
+	if err != nil {
+		panic(err)
+	}
+	return i
+}
+
+// located finds what a URI means on the route: of each server, by name, the
+// resource that it lists or the template that it is of. A server's own route
+// leads every other URI to that server, too: tools may link to resources that
+// no list has, and the policy sees that they have no definition.
+func (x *exchange) located(now pinned, uri string) []target {
+	from := time.Now()
+	defer func() { measure(&x.stages.registry, from) }()
+	var found []target
+	for _, s := range now.catalog.shelf(x.server).sites {
+		lists := now.catalog.shelf(s.name).lists
+		if o := lists[resourceList].byName[uri]; o != nil {
+			found = append(found, o.target())
+			continue
+		}
+		for _, o := range lists[templateList].offers {
+			if o.definition.Match(uri) {
+				found = append(found, o.instance(uri))
+				break
+			}
+		}
+	}
+	if len(found) > 0 {
+		return found
+	}
+	r := policy.Resource{Server: x.server, URI: uri, Facts: now.catalog.facts(x.server)}
+	return []target{{
+		server: x.server, own: uri, item: item(policy.NewResourceItem(r)),
+		name:  policy.Name{Kind: policy.KindResource, Server: x.server, Name: uri},
+		known: now.catalog.has(x.server, "resources"),
+	}}
+}
+
+// instance is the resource that a template gives for a URI.
+func (o *offer) instance(uri string) target {
+	i, err := policy.NewResourceItem(policy.Resource{
+		Server: o.server, URI: uri, URITemplate: o.name, Name: o.definition.ShownName, MIMEType: o.definition.MIMEType,
+		Facts: o.facts, Definition: said(o.definition),
+	})
+	t := o.target()
+	t.item, t.own, t.name.Name = item(i, err), uri, uri // the same annotations have been read before
+	return t
+}
+
+// templates finds what a resource reference of a completion means: a template,
+// or a resource.
+func (x *exchange) templates(now pinned, ref string) []target {
+	var found []target
+	for _, s := range now.catalog.shelf(x.server).sites {
+		lists := now.catalog.shelf(s.name).lists
+		for _, list := range []listing{templateList, resourceList} {
+			if o := lists[list].byName[ref]; o != nil {
+				found = append(found, o.target())
+				break
+			}
+		}
+	}
+	if len(found) > 0 {
+		return found
+	}
+	r := policy.Resource{Server: x.server, URITemplate: ref, Facts: now.catalog.facts(x.server)}
+	return []target{{
+		server: x.server, own: ref, item: item(policy.NewResourceItem(r)),
+		name: policy.Name{Kind: policy.KindResource, Server: x.server, Name: ref},
+	}}
+}
+
+func (c *catalog) site(server string) *site {
+	for _, s := range c.servers[server].sites {
+		return s
+	}
+	return nil
+}
+
+// facts is what the registry says of a server; nothing where there is none.
+func (c *catalog) facts(server string) policy.Facts {
+	if s := c.site(server); s != nil {
+		return s.facts
+	}
+	return policy.Facts{}
+}
+
+func (c *catalog) has(server, capability string) bool {
+	s := c.site(server)
+	return s != nil && s.state.Has(capability, "")
+}
+
+// about notes for the log what the request is about.
+func (x *exchange) about(t target) {
+	x.thing = t.name.Name
+	if t.offer != nil {
+		x.thing = t.offer.exposed
+	}
+}
+
+// forward sends the request to the one backend and gives its answer back, byte
+// for byte but for what belongs to the client's leg.
+func (x *exchange) forward(now pinned, t target, u *use) *fault {
+	var sets []mcp.Set
+	if u.state != "" {
+		state, f := x.openState(t, u)
+		if f != nil {
+			return f
+		}
+		sets = append(sets, mcp.Set{Name: "requestState", Value: mcp.String(state)})
+	}
+	ctx, end := x.callContext()
+	defer end()
+	stop := x.keepAlive()
+	from := time.Now()
+	answer, err := x.g.pool.Do(ctx, upstream.Call{
+		Server: t.server, Peer: x.peer(), Method: u.method, Params: u.params(t.own, sets...), LogLevel: x.logLevel(),
+		Notify: x.passOn(t), Ask: x.asker(t),
+	})
+	stop()
+	measure(&x.stages.upstream, from)
+	if err != nil {
+		return x.backendFault(ctx, t.server, err)
+	}
+	answer.ID = x.msg.ID
+	if f := x.fit(now, t, u, answer); f != nil {
+		return f
+	}
+	if x.g.config.ServerTiming && !x.answer.streaming {
+		x.stages.total = time.Since(x.start)
+		x.w.Header().Set("Server-Timing", x.stages.serverTiming())
+	}
+	x.replyAs(answer)
+	return nil
+}
