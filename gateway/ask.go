@@ -190,7 +190,7 @@ func exposeElicitation(object jsontext.Value, server string) (jsontext.Value, er
 // can reports whether the client said that it takes such requests.
 func (c *conversation) can(m *mcp.Message) bool {
 	capability := map[string]string{
-		mcp.MethodSample: "sampling", mcp.MethodElicit: "elicitation", mcp.MethodRoots: "roots",
+		mcp.MethodCreateMessage: "sampling", mcp.MethodElicit: "elicitation", mcp.MethodRootsList: "roots",
 	}[m.Method]
 	return capability != "" && mcp.Has(c.capabilities, capability)
 }
@@ -231,7 +231,7 @@ func (x *exchange) passOn(t target) func(*mcp.Message) {
 	}
 	teller := &teller{judge: x.judge(), target: t}
 	return func(m *mcp.Message) {
-		row, ok := notifications[m.Method]
+		row, ok := fromServers[m.Method]
 		if !ok || !row.during || !teller.may(x.ctx, m.Method) {
 			return
 		}

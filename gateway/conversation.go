@@ -87,7 +87,7 @@ func (c *conversation) Ask(ctx context.Context, server string, m *mcp.Message) *
 // Notify takes a notification that belongs to none of the client's requests.
 func (c *conversation) Notify(server string, m *mcp.Message) {
 	j := c.latest()
-	row, ok := notifications[m.Method]
+	row, ok := fromServers[m.Method]
 	now, code := j.now()
 	if !ok || !row.alone || code != "" || now.catalog.site(server) == nil {
 		return
