@@ -43,13 +43,13 @@ func (x *exchange) callTool() *fault {
 // question makes the policy question about the tool that name means on this
 // route. The tool is nil when no backend offers it; the question is asked all
 // the same.
-func (x *exchange) question(now pinned, name string) (*tool, policy.Question, policy.ToolName) {
+func (x *exchange) question(now pinned, name string) (*tool, policy.Question, policy.Name) {
 	from := time.Now()
 	defer func() { measure(&x.stages.registry, from) }()
 	q := policy.Question{Method: methodCall, Subject: x.subject, Request: x.request()}
 	if t := now.catalog.route(x.server).byName[name]; t != nil {
 		x.tool, q.Item = t.exposed, t.item
-		return t, q, policy.ToolName{Server: t.server, Name: t.name}
+		return t, q, policy.Name{Kind: policy.KindTool, Server: t.server, Name: t.name}
 	}
 	server, own, exposed := x.server, name, ""
 	if x.server == "" {
@@ -59,11 +59,11 @@ func (x *exchange) question(now pinned, name string) (*tool, policy.Question, po
 		exposed, _ = registry.Exposed(server, own)
 	}
 	x.tool, q.Item = exposed, unknown(server, own, exposed)
-	return nil, q, policy.ToolName{Server: server, Name: own}
+	return nil, q, policy.Name{Kind: policy.KindTool, Server: server, Name: own}
 }
 
 // allowed asks the first question: may the principal see and use the tool?
-func (x *exchange) allowed(now pinned, q policy.Question, name policy.ToolName) bool {
+func (x *exchange) allowed(now pinned, q policy.Question, name policy.Name) bool {
 	from := time.Now()
 	d := now.policy.Allow(x.ctx, q)
 	var why policy.Explanation
@@ -77,7 +77,7 @@ func (x *exchange) allowed(now pinned, q policy.Question, name policy.ToolName) 
 
 // permitted asks the second question, where the policy has it: may this very
 // call go through?
-func (x *exchange) permitted(now pinned, q policy.Question, name policy.ToolName, arguments jsontext.Value) *fault {
+func (x *exchange) permitted(now pinned, q policy.Question, name policy.Name, arguments jsontext.Value) *fault {
 	if !now.policy.HasCall() {
 		return nil
 	}

@@ -60,9 +60,9 @@ func (x *exchange) asked(now pinned, rule string, q policy.Request) *policy.Reco
 }
 
 // recordOne records a decision on one tool and returns its id.
-func (x *exchange) recordOne(now pinned, rule string, q policy.Question, name policy.ToolName, d policy.Decision, why policy.Explanation) string {
+func (x *exchange) recordOne(now pinned, rule string, q policy.Question, name policy.Name, d policy.Decision, why policy.Explanation) string {
 	r := x.asked(now, rule, q.Request)
-	r.Tool, r.Allowed, r.Code, r.Err, r.Explanation = name, d.Allowed, d.Code, d.Err, why
+	r.Thing, r.Allowed, r.Code, r.Err, r.Explanation = name, d.Allowed, d.Code, d.Err, why
 	return r.ID
 }
 
@@ -74,7 +74,7 @@ func (x *exchange) recordList(now pinned, q policy.Request, view view, decisions
 	for i, d := range decisions {
 		if d.Allowed {
 			t := view.tools[i]
-			r.List.Allowed = append(r.List.Allowed, policy.ToolName{Server: t.server, Name: t.name})
+			r.List.Allowed = append(r.List.Allowed, policy.Name{Kind: policy.KindTool, Server: t.server, Name: t.name})
 		}
 		if r.Code == "" && d.Code != "" {
 			r.Code, r.Err = d.Code, d.Err

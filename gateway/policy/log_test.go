@@ -152,7 +152,7 @@ func TestLogOverflows(t *testing.T) {
 func TestLogWeight(t *testing.T) {
 	s := &sink{turns: make(chan func([]byte) (int, error))}
 	l := NewLog(s, discard())
-	big := &Record{ID: "big", List: &ListSeen{Allowed: make([]ToolName, 100_000)}}
+	big := &Record{ID: "big", List: &ListSeen{Allowed: make([]Name, 100_000)}}
 	kept := 0
 	for range 100 {
 		if l.Record(big) {
