@@ -157,7 +157,7 @@ func (want *Record) check(r *policy.Record) []string {
 	}
 	got := Record{Rule: r.Rule, List: list, Allowed: r.Allowed, Code: r.Code, Reasons: r.Reasons}
 	if r.List == nil {
-		got.Tool = r.Tool.Server + "/" + r.Tool.Name
+		got.Tool = r.Thing.Server + "/" + r.Thing.Name
 	}
 	if want.Reasons == nil {
 		got.Reasons = nil

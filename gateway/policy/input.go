@@ -1,18 +1,11 @@
 package policy
 
-import (
-	"fmt"
-	"maps"
-	"slices"
+import "github.com/go-json-experiment/json/jsontext"
 
-	"github.com/go-json-experiment/json/jsontext"
-	"github.com/open-policy-agent/opa/v1/ast"
-)
-
-// The structs of this file are the policy input. Their field comments, which
-// say for each value what it is, where it comes from and how far to trust it,
-// become the descriptions in schema/input.json; `go test -run TestSchema
-// -update .` writes it anew.
+// The structs of this file are the policy input. Their field comments and those
+// of the kinds, which say for each value what it is, where it comes from and how
+// far to trust it, become the descriptions in schema/input.json; `go test -run
+// TestSchema -update .` writes it anew.
 //
 // A value that is not known is absent: Rego sees it as undefined, never as "",
 // [] or null. So a rule that needs a fact that is missing does not hold, and
@@ -24,17 +17,22 @@ import (
 type input struct {
 	Question
 
-	// The arguments of the call, exactly as they will be forwarded. There only
-	// when `call`, and after it `reasons` and `scopes`, are asked; `allow` never
-	// sees them. From the client, untrusted, any JSON types, numbers exact.
+	// The arguments of the call, exactly as they will be forwarded: of
+	// completion/complete its argument and context, of a request from the server
+	// to the client its params. There only when `call`, and after it `reasons` and
+	// `scopes`, are asked; `allow` never sees them. From the client or, for such a
+	// request, from the backend; untrusted, any JSON types, numbers exact.
 	Arguments jsontext.Value `json:"arguments,omitzero"`
 }
 
 // Question is one question to the policy. One without a method, a subject or an
 // item is denied.
 type Question struct {
-	// The MCP method that uses the thing asked about, such as tools/call, in
-	// lists too. From the gateway's method table, trusted.
+	// The MCP method that uses the thing asked about, in lists too: tools/call,
+	// prompts/get, resources/read, resources/subscribe, completion/complete,
+	// server/discover, logging/setLevel, a task's such as tasks/get, or what a
+	// server sends, such as sampling/createMessage. From the gateway's method
+	// table, trusted.
 	Method string `json:"method"`
 
 	// The claims of the caller's token as they stand there, types kept and
@@ -42,12 +40,37 @@ type Question struct {
 	// times are verified; what a claim says is as good as its issuer.
 	Subject *Subject `json:"claims"`
 
-	// The tool that is asked about, one at a time.
-	Item *Item `json:"tool"`
+	// The one thing that is asked about, under the key of its kind.
+	Item *Item `json:",inline"`
 
 	// The request that asks.
 	Request Request `json:"request"`
 }
+
+// Kind is a kind of thing that questions are about. It is also the key of the
+// thing in the input, where no other kind's key is.
+type Kind string
+
+const (
+	// The tool that is asked about, one at a time; for a method of tasks, the
+	// tool that started the task. Exactly one of tool, resource, prompt and server
+	// is there.
+	KindTool Kind = "tool"
+
+	// The resource, or in lists also the template of resources, that is asked
+	// about, one at a time. Exactly one of tool, resource, prompt and server is
+	// there.
+	KindResource Kind = "resource"
+
+	// The prompt that is asked about, one at a time. Exactly one of tool,
+	// resource, prompt and server is there.
+	KindPrompt Kind = "prompt"
+
+	// The server that is asked about, one at a time: for what it says of itself,
+	// and for what it sends while nothing of it is in use. Exactly one of tool,
+	// resource, prompt and server is there.
+	KindServer Kind = "server"
+)
 
 // Tool is one tool: who offers it, what we say of it, and what its backend
 // says of it.
@@ -99,8 +122,102 @@ type Tool struct {
 	Definition Definition `json:"definition,omitzero"`
 }
 
-// Definition is what a backend says of its tool. The zero Definition means that
-// no backend offers it.
+// Facts is what we say of a server. Its resources and prompts have the same said
+// of them.
+type Facts struct {
+	// What the server is about, such as payments; sorted. From the registry,
+	// trusted.
+	Attributes []string `json:"attributes,omitzero"`
+
+	// The most sensitive data that the server handles: public, internal,
+	// personal, financial or secret. From the registry, trusted.
+	Data string `json:"data,omitzero"`
+
+	// Whether the server touches the world outside: closed or external. From the
+	// registry, trusted.
+	Reach string `json:"reach,omitzero"`
+
+	// The environment that the server acts on, such as production. From the
+	// registry, trusted.
+	Env string `json:"env,omitzero"`
+
+	// Who answers for the server. From the registry, trusted.
+	Owner string `json:"owner,omitzero"`
+
+	// Anything else that we say of the server. From the registry, trusted.
+	Labels map[string]string `json:"labels,omitzero"`
+
+	// Whether the registry has an entry for the server. When false, nothing that
+	// we say of it is there. From the registry, trusted.
+	Registered bool `json:"registered"`
+}
+
+// Server is one backend.
+type Server struct {
+	// Name of the server, exactly as configured. From the gateway's configuration
+	// or, where no such server exists, from the name that the client asked for;
+	// trusted as an identifier.
+	Name string `json:"name"`
+
+	Facts
+}
+
+// Resource is one resource, one template of resources, or one resource that is
+// read through a template.
+type Resource struct {
+	// Name of the server that offers the resource, exactly as configured. From the
+	// gateway's configuration or, where no such server exists, from the name that
+	// the client asked for; trusted as an identifier.
+	Server string `json:"server"`
+
+	// The URI of the resource, as the backend lists it or, where it does not, as
+	// the client asked for it: nothing in it is decoded or normalised. Absent for
+	// a template in a list. Trusted as an identifier; what a URI looks like says
+	// nothing of what the backend will read.
+	URI string `json:"uri,omitzero"`
+
+	// The URI template. There for a template in a list, and for a resource that is
+	// not listed but fits a template. From the backend, trusted as an identifier.
+	URITemplate string `json:"uri_template,omitzero"`
+
+	// What the backend calls the resource or the template. From the backend,
+	// untrusted.
+	Name string `json:"name,omitzero"`
+
+	// What type of content the backend announces, such as text/plain. From the
+	// backend, untrusted.
+	MIMEType string `json:"mime_type,omitzero"`
+
+	Facts
+
+	// What the backend says of the resource or of the template that it fits.
+	// Absent when no backend lists either.
+	Definition Definition `json:"definition,omitzero"`
+}
+
+// Prompt is one prompt.
+type Prompt struct {
+	// Name of the server that offers the prompt, exactly as configured. From the
+	// gateway's configuration or, where no such server exists, from the name that
+	// the client asked for; trusted as an identifier.
+	Server string `json:"server"`
+
+	// The server's own name of the prompt. From the backend or from the name that
+	// the client asked for; trusted as an identifier.
+	Name string `json:"name"`
+
+	// The name that clients see on the aggregate route, server__name; the same on
+	// every route. Made by the gateway, trusted.
+	ExposedName string `json:"exposed_name"`
+
+	Facts
+
+	// What the backend says of the prompt. Absent when no backend offers it.
+	Definition Definition `json:"definition,omitzero"`
+}
+
+// Definition is what a backend says of a thing of its own. The zero Definition
+// means that no backend offers it.
 type Definition struct {
 	// Digest of the definition, SHA-256 in lower-case hex. Made by the gateway
 	// from the backend's bytes, trusted as a digest.
@@ -148,124 +265,4 @@ type Client struct {
 
 	// Version of the client program. From the client, untrusted.
 	Version string `json:"version,omitzero"`
-}
-
-// Subject is the claims of one principal, ready to be evaluated. It is
-// immutable and safe for concurrent use; make it once for a token.
-type Subject struct{ claims *ast.Term }
-
-// NewSubject reads the claims, a JSON object. It fails on anything else, on
-// duplicate names, and on JSON made to be expensive. It keeps no reference to
-// the bytes.
-func NewSubject(claims jsontext.Value) (*Subject, error) {
-	t, err := parseObjectValue(claims)
-	if err != nil {
-		return nil, fmt.Errorf("read the claims for the policy: %w", err)
-	}
-	return &Subject{t}, nil
-}
-
-// Item is one tool, ready to be evaluated. It is immutable and safe for
-// concurrent use; make it once for a registry revision.
-type Item struct {
-	tool    *ast.Term
-	offered bool // by a backend: it is not just a name that somebody asked for
-}
-
-// NewItem prepares a tool. It fails only when the annotations are there and no
-// proper JSON object. It keeps no reference to t's slices and maps.
-func NewItem(t Tool) (*Item, error) {
-	definition, err := t.Definition.term()
-	if err != nil {
-		return nil, fmt.Errorf("read the annotations of tool %s of server %s for the policy: %w", t.Name, t.Server, err)
-	}
-	var o object
-	o.text("server", t.Server)
-	o.text("name", t.Name)
-	o.text("exposed_name", t.ExposedName)
-	o.texts("attributes", t.Attributes)
-	o.text("effect", t.Effect)
-	o.text("data", t.Data)
-	o.text("reach", t.Reach)
-	o.text("env", t.Env)
-	o.text("owner", t.Owner)
-	var labels object
-	for _, key := range slices.Sorted(maps.Keys(t.Labels)) {
-		labels.set(key, ast.InternedTerm(t.Labels[key]))
-	}
-	o.set("labels", labels.term())
-	o.flag("registered", t.Registered)
-	o.set("definition", definition)
-	return &Item{o.term(), definition != nil}, nil
-}
-
-func (d *Definition) term() (*ast.Term, error) {
-	if d.SHA256 == "" && !d.Pinned && !d.Drifted && d.Annotations == nil {
-		return nil, nil
-	}
-	var o object
-	o.text("sha256", d.SHA256)
-	o.flag("pinned", d.Pinned)
-	o.flag("drifted", d.Drifted)
-	if d.Annotations != nil {
-		annotations, err := parseObjectValue(d.Annotations)
-		if err != nil {
-			return nil, err
-		}
-		o.set("annotations", annotations)
-	}
-	return o.term(), nil
-}
-
-// Items is a list of tools, ready to be evaluated together. It is immutable
-// and safe for concurrent use; make it once for a registry revision.
-type Items struct{ items []*Item }
-
-// NewItems takes over the slice.
-func NewItems(items []*Item) *Items { return &Items{items} }
-
-// Len is the number of items; a nil Items has none.
-func (l *Items) Len() int {
-	if l == nil {
-		return 0
-	}
-	return len(l.items)
-}
-
-func (r *Request) term() *ast.Term {
-	var client object
-	client.text("name", r.Client.Name)
-	client.text("version", r.Client.Version)
-	o := make(object, 0, 5)
-	o.text("id", r.ID)
-	o.text("protocol_version", r.ProtocolVersion)
-	o.set("client", client.term())
-	o.text("remote_addr", r.RemoteAddr)
-	o.text("route", r.Route)
-	if t := o.term(); t != nil {
-		return t
-	}
-	return ast.ObjectTerm()
-}
-
-// term returns the document, with the request as Request.term gives it. It fails
-// when the question is incomplete and when the arguments are no proper JSON
-// object.
-func (in *input) term(request *ast.Term) (*ast.Term, error) {
-	if in.Method == "" || in.Subject == nil || in.Item == nil {
-		return nil, errIncomplete
-	}
-	o := make(object, 0, 5)
-	o.text("method", in.Method)
-	o.set("claims", in.Subject.claims)
-	o.set("tool", in.Item.tool)
-	o.set("request", request)
-	if in.Arguments != nil {
-		arguments, err := parseObjectValue(in.Arguments)
-		if err != nil {
-			return nil, fmt.Errorf("read the arguments for the policy: %w", err)
-		}
-		o.set("arguments", arguments)
-	}
-	return o.term(), nil
 }

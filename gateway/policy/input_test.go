@@ -31,6 +31,23 @@ func full(t testing.TB) input {
 	}
 }
 
+// fullItems is an item of each kind with everything there.
+func fullItems(t testing.TB) map[Kind]*Item {
+	t.Helper()
+	facts := Facts{
+		Attributes: []string{"files", "storage"}, Data: "internal", Reach: "closed", Env: "staging", Owner: "files-team",
+		Labels: map[string]string{"tier": "2"}, Registered: true,
+	}
+	definition := Definition{SHA256: "cd", Annotations: jsontext.Value(`{"audience": ["user"], "priority": 0.50}`)}
+	return map[Kind]*Item{
+		KindTool: full(t).Item,
+		KindResource: resourceItem(t, Resource{Server: "files", URI: "file:///a%2Fb", URITemplate: "file:///{path}", Name: "a/b",
+			MIMEType: "text/plain", Facts: facts, Definition: definition}),
+		KindPrompt: promptItem(t, Prompt{Server: "files", Name: "review", ExposedName: "files__review", Facts: facts, Definition: definition}),
+		KindServer: serverItem(t, Server{Name: "files", Facts: facts}),
+	}
+}
+
 func document(t testing.TB, in input) *ast.Term {
 	t.Helper()
 	term, err := in.term(in.Request.term())
@@ -54,19 +71,51 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// Nothing unknown is there, in whatever form.
-func TestAbsent(t *testing.T) {
-	in := input{Question: Question{Method: "tools/call", Subject: subject(t, `{}`),
-		Item: item(t, Tool{Server: "a", Name: "b", ExposedName: "a__b", Attributes: []string{}, Labels: map[string]string{}})}}
-	const want = `{"claims": {}, "method": "tools/call", "request": {}, "tool": {"exposed_name": "a__b", "name": "b", "registered": false, "server": "a"}}`
-	if got := document(t, in).String(); got != want {
-		t.Errorf("got %s", got)
+// Every kind has its own key, and is the only thing in the document.
+func TestDocumentOfEachKind(t *testing.T) {
+	const facts = `"attributes": ["files", "storage"], "data": "internal", `
+	const definition = `"definition": {"annotations": {"audience": ["user"], "priority": 0.50}, "drifted": false, "pinned": false, "sha256": "cd"}, "env": "staging", `
+	const more = `"labels": {"tier": "2"}, `
+	items := fullItems(t)
+	for kind, want := range map[Kind]string{
+		KindResource: `"resource": {` + facts + definition + more + `"mime_type": "text/plain", "name": "a/b", "owner": "files-team", ` +
+			`"reach": "closed", "registered": true, "server": "files", "uri": "file:///a%2Fb", "uri_template": "file:///{path}"}`,
+		KindPrompt: `"prompt": {` + facts + definition + `"exposed_name": "files__review", ` + more + `"name": "review", "owner": "files-team", ` +
+			`"reach": "closed", "registered": true, "server": "files"}`,
+		KindServer: `"server": {` + facts + `"env": "staging", ` + more + `"name": "files", "owner": "files-team", "reach": "closed", "registered": true}`,
+	} {
+		in := input{Question: Question{Method: "m", Subject: subject(t, `{}`), Item: items[kind]}}
+		members := []string{`"claims": {}`, `"method": "m"`, `"request": {}`, want}
+		slices.Sort(members)
+		if got := document(t, in).String(); got != "{"+strings.Join(members, ", ")+"}" {
+			t.Errorf("%s: got %s", kind, got)
+		}
 	}
 }
 
-// The document, the structs and the schema have the same fields. What is not in
-// all three is a policy that compiles and never holds, or one that does not
-// compile and should.
+// Nothing unknown is there, in whatever form.
+func TestAbsent(t *testing.T) {
+	nothing := Facts{Attributes: []string{}, Labels: map[string]string{}}
+	for want, i := range map[string]*Item{
+		`"tool": {"exposed_name": "a__b", "name": "b", "registered": false, "server": "a"}`: item(t,
+			Tool{Server: "a", Name: "b", ExposedName: "a__b", Attributes: []string{}, Labels: map[string]string{}}),
+		`"resource": {"registered": false, "server": "a", "uri": "b:c"}`:                      resourceItem(t, Resource{Server: "a", URI: "b:c", Facts: nothing}),
+		`"resource": {"registered": false, "server": "a", "uri_template": "b:{c}"}`:           resourceItem(t, Resource{Server: "a", URITemplate: "b:{c}", Facts: nothing}),
+		`"prompt": {"exposed_name": "a__b", "name": "b", "registered": false, "server": "a"}`: promptItem(t, Prompt{Server: "a", Name: "b", ExposedName: "a__b", Facts: nothing}),
+		`"server": {"name": "a", "registered": false}`:                                        serverItem(t, Server{Name: "a", Facts: nothing}),
+	} {
+		in := input{Question: Question{Method: "m", Subject: subject(t, `{}`), Item: i}}
+		members := []string{`"claims": {}`, `"method": "m"`, `"request": {}`, want}
+		slices.Sort(members)
+		if got := document(t, in).String(); got != "{"+strings.Join(members, ", ")+"}" {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// The document of each kind, the structs and the schema have the same fields.
+// What is not in all three is a policy that compiles and never holds, or one that
+// does not compile and should.
 func TestFieldsAgree(t *testing.T) {
 	var root map[string]any
 	if err := json.Unmarshal([]byte(Schema()), &root); err != nil {
@@ -100,24 +149,44 @@ func TestFieldsAgree(t *testing.T) {
 			compare(path+"."+name, p, object.Get(ast.StringTerm(name)))
 		}
 	}
-	compare("input", root, document(t, full(t)))
+	properties := root["properties"].(map[string]any)
+	in := full(t)
+	for kind := range kinds() {
+		in.Item = fullItems(t)[kind]
+		others := maps.Clone(properties)
+		maps.DeleteFunc(others, func(key string, _ any) bool {
+			_, thing := kinds()[Kind(key)]
+			return thing && key != string(kind)
+		})
+		compare(string(kind)+" input", map[string]any{"properties": others, "additionalProperties": root["additionalProperties"]}, document(t, in))
+	}
 }
 
-// NewItem and NewSubject keep nothing that the caller may change.
+// Items and subjects keep nothing that the caller may change.
 func TestNoAliases(t *testing.T) {
 	labels, attributes := map[string]string{"a": "1"}, []string{"x"}
 	annotations, claims := jsontext.Value(`{"a": "1"}`), jsontext.Value(`{"sub": "1"}`)
-	i := item(t, Tool{Server: "s", Name: "n", Labels: labels, Attributes: attributes, Definition: Definition{Annotations: annotations}})
-	s, err := NewSubject(claims)
-	if err != nil {
-		t.Fatal(err)
+	facts, definition := Facts{Labels: labels, Attributes: attributes}, Definition{Annotations: annotations}
+	items := []*Item{
+		item(t, Tool{Server: "s", Name: "n", Labels: labels, Attributes: attributes, Definition: definition}),
+		resourceItem(t, Resource{Server: "s", URI: "n:", Facts: facts, Definition: definition}),
+		promptItem(t, Prompt{Server: "s", Name: "n", Facts: facts, Definition: definition}),
+		serverItem(t, Server{Name: "s", Facts: facts}),
 	}
-	before := i.tool.String() + s.claims.String()
+	s := subject(t, string(claims))
+	shown := func() string {
+		out := s.claims.String()
+		for _, i := range items {
+			out += "\n" + i.entry[1].String()
+		}
+		return out
+	}
+	before := shown()
 	labels["a"], attributes[0] = "2", "y"
 	for _, b := range []jsontext.Value{annotations, claims} {
 		copy(b, strings.Repeat(" ", len(b)))
 	}
-	if after := i.tool.String() + s.claims.String(); after != before {
+	if after := shown(); after != before {
 		t.Errorf("before %s\nafter  %s", before, after)
 	}
 }
@@ -138,9 +207,15 @@ func TestBadFacts(t *testing.T) {
 		if _, err := NewSubject([]byte(claims)); err == nil || err.Error() != "read the claims for the policy: "+want {
 			t.Errorf("%s: %v", claims, err)
 		}
-		_, err := NewItem(Tool{Server: "s", Name: "n", Definition: Definition{Annotations: jsontext.Value(claims)}})
-		if err == nil || err.Error() != "read the annotations of tool n of server s for the policy: "+want {
-			t.Errorf("annotations %s: %v", claims, err)
+		bad := Definition{Annotations: jsontext.Value(claims)}
+		_, tool := NewItem(Tool{Server: "s", Name: "n", Definition: bad})
+		_, resource := NewResourceItem(Resource{Server: "s", URI: "a:b\nc", URITemplate: "a:{x}", Definition: bad})
+		_, template := NewResourceItem(Resource{Server: "s", URITemplate: "a:{x}", Definition: bad})
+		_, prompt := NewPromptItem(Prompt{Server: "s", Name: "n", Definition: bad})
+		for name, err := range map[string]error{"tool n": tool, "resource a:b c": resource, "resource a:{x}": template, "prompt n": prompt} {
+			if err == nil || err.Error() != "read the annotations of "+name+" of server s for the policy: "+want {
+				t.Errorf("annotations %s: %v", claims, err)
+			}
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (s *sink) ids() (ids []string) {
 func all(p []byte) (int, error)  { return len(p), nil }
 func half(p []byte) (int, error) { return len(p) / 2, errors.New("no space left on device") }
 
-func record(n int) *Record { return &Record{ID: fmt.Sprint(n), Rule: "allow"} }
+func record(n int) *Record { return &Record{ID: fmt.Sprint(n), Rule: "allow", Thing: Name{Kind: KindTool}} }
 
 func ids(n int) (out []string) {
 	for i := range n {
@@ -152,7 +152,7 @@ func TestLogOverflows(t *testing.T) {
 func TestLogWeight(t *testing.T) {
 	s := &sink{turns: make(chan func([]byte) (int, error))}
 	l := NewLog(s, discard())
-	big := &Record{ID: "big", List: &ListSeen{Allowed: make([]ToolName, 100_000)}}
+	big := &Record{ID: "big", List: &ListSeen{Allowed: make([]Name, 100_000)}}
 	kept := 0
 	for range 100 {
 		if l.Record(big) {

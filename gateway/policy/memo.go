@@ -4,8 +4,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// Bounds of a memo: questions about one tool, and lists. A remembered list
-// takes a byte for each tool.
+// Bounds of a memo: questions about one thing, and lists. A remembered list
+// takes a byte for each item.
 const (
 	memoOnes  = 16_384
 	memoLists = 2_048
@@ -18,9 +18,9 @@ const (
 // a timeout, are never kept. A nil memo remembers nothing. It is safe for
 // concurrent use.
 type memo struct {
-	// ones holds only what was allowed: a tool that is hidden has to take as
-	// long as one that does not exist. It holds only tools that are offered:
-	// the names that clients can think of would never end, nor come again.
+	// ones holds only what was allowed: a thing that is hidden has to take as
+	// long as one that does not exist. It holds only things that are known: the
+	// names and URIs that clients can think of would never end, nor come again.
 	ones  *lru.Cache[oneKey, struct{}]
 	lists *lru.Cache[listKey, []verdict]
 }
@@ -70,7 +70,7 @@ func (m *memo) allows(q *Question) bool {
 }
 
 func (m *memo) keepOne(q *Question, d Decision) {
-	if m != nil && d.Allowed && q.Item.offered {
+	if m != nil && d.Allowed && q.Item.known {
 		m.ones.Add(q.key(), struct{}{})
 	}
 }

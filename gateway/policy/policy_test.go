@@ -57,6 +57,33 @@ func item(t testing.TB, tool Tool) *Item {
 	return i
 }
 
+func resourceItem(t testing.TB, r Resource) *Item {
+	t.Helper()
+	i, err := NewResourceItem(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func promptItem(t testing.TB, p Prompt) *Item {
+	t.Helper()
+	i, err := NewPromptItem(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+func serverItem(t testing.TB, s Server) *Item {
+	t.Helper()
+	i, err := NewServerItem(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
 // ask is a question about one tool with the claims given.
 func ask(t testing.TB, claims string, tool Tool) Question {
 	t.Helper()

@@ -113,7 +113,7 @@ func TestListIsCall(t *testing.T) {
 		for i, it := range items {
 			alone := s.Allow(context.Background(), Question{"tools/call", who, it, request})
 			if show(alone) != show(list[i]) {
-				t.Fatalf("tool %v\nin the list: %s\nalone:       %s", it.tool, show(list[i]), show(alone))
+				t.Fatalf("tool %v\nin the list: %s\nalone:       %s", it.entry[1], show(list[i]), show(alone))
 			}
 			codes[fmt.Sprintf("%v %s", alone.Allowed, alone.Code)]++
 		}

@@ -3,7 +3,6 @@ package policy
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +23,7 @@ type Recorder interface {
 	Record(r *Record) bool
 }
 
-// Record is one decision, on one tool or on a list. It holds no argument, no
+// Record is one decision, on one thing or on a list. It holds no argument, no
 // token, and of the claims only who the principal is.
 type Record struct {
 	ID        string    // from NewDecisionID
@@ -34,8 +33,8 @@ type Record struct {
 
 	Rule    string // the gate that decided: allow or call
 	Method  string
-	Tool    ToolName  // zero for a list
-	List    *ListSeen // nil for one tool
+	Thing   Name      // zero for a list
+	List    *ListSeen // nil for one thing
 	Issuer  string
 	Subject string
 	Client  Client
@@ -52,13 +51,18 @@ type Record struct {
 	Stages           []Stage
 }
 
-// ToolName identifies a tool.
-type ToolName struct{ Server, Name string }
+// Name identifies a thing. Name is the server's own name of a tool or a prompt,
+// the URI or the URI template of a resource, and "" of a server. A name without
+// one of the kinds is not written down.
+type Name struct {
+	Kind         Kind
+	Server, Name string
+}
 
-// ListSeen is the outcome for a list: of how many tools which were allowed.
+// ListSeen is the outcome for a list: of how many items which were allowed.
 type ListSeen struct {
 	Total   int
-	Allowed []ToolName
+	Allowed []Name
 }
 
 // Stage is how long one stage of the request took, such as auth or allow.
@@ -73,7 +77,7 @@ func NewDecisionID() string { return uuid.NewString() }
 // Limits of one record. Who asks chooses the length of most texts in it.
 const (
 	maxText  = 512
-	maxNames = 64 << 10 // bytes of tool names in a list
+	maxNames = 64 << 10 // bytes of names in a list
 )
 
 // event is the record in the shape of an OPA decision log event, as far as that
@@ -104,9 +108,9 @@ type eventFrom struct {
 }
 
 type eventInput struct {
-	Method  string       `json:"method"`
-	Claims  eventClaims  `json:"claims"`
-	Tool    *eventTool   `json:"tool,omitzero"`
+	Method string      `json:"method"`
+	Claims eventClaims `json:"claims"`
+	eventThing
 	Request eventRequest `json:"request,omitzero"`
 }
 
@@ -115,9 +119,26 @@ type eventClaims struct {
 	Subject string `json:"sub,omitzero"`
 }
 
-type eventTool struct {
+// eventThing names what was asked about, under the key of its kind.
+type eventThing struct {
+	Tool     *eventNamed    `json:"tool,omitzero"`
+	Resource *eventResource `json:"resource,omitzero"`
+	Prompt   *eventNamed    `json:"prompt,omitzero"`
+	Server   *eventServer   `json:"server,omitzero"`
+}
+
+type eventNamed struct {
 	Server string `json:"server"`
 	Name   string `json:"name"`
+}
+
+type eventResource struct {
+	Server string `json:"server"`
+	URI    string `json:"uri"`
+}
+
+type eventServer struct {
+	Name string `json:"name"`
 }
 
 type eventRequest struct {
@@ -128,13 +149,33 @@ type eventRequest struct {
 	Route string `json:"route,omitzero"`
 }
 
-// eventList is the result for a list. Tools are the allowed ones by server; where
-// they are too many to write down, Truncated is set and the counts stand alone.
+// eventList is the result for a list. The names are the allowed ones of each kind
+// by server; where they are too many to write down, Truncated is set and the
+// counts stand alone.
 type eventList struct {
-	Total     int                 `json:"total"`
-	Allowed   int                 `json:"allowed"`
-	Tools     map[string][]string `json:"tools,omitempty"`
-	Truncated bool                `json:"truncated,omitzero"`
+	Total     int      `json:"total"`
+	Allowed   int      `json:"allowed"`
+	Tools     byServer `json:"tools,omitempty"`
+	Resources byServer `json:"resources,omitempty"`
+	Prompts   byServer `json:"prompts,omitempty"`
+	Servers   []string `json:"servers,omitempty"`
+	Truncated bool     `json:"truncated,omitzero"`
+}
+
+// byServer is names by the server that they belong to.
+type byServer map[string][]string
+
+func (b *byServer) add(n Name) {
+	if *b == nil {
+		*b = byServer{}
+	}
+	(*b)[n.Server] = append((*b)[n.Server], n.Name)
+}
+
+func (b byServer) sort() {
+	for _, names := range b {
+		slices.Sort(names)
+	}
 }
 
 // appendLine appends the record as one line of JSON.
@@ -160,7 +201,7 @@ func (r *Record) appendLine(dst []byte) ([]byte, error) {
 	if r.List != nil {
 		e.Result = r.List.event()
 	} else {
-		e.Input.Tool = &eventTool{text(r.Tool.Server), text(r.Tool.Name)}
+		e.Input.eventThing = r.Thing.event()
 	}
 	if r.Err != nil {
 		e.Error = text(r.Err.Error())
@@ -205,28 +246,52 @@ func appendVisible(dst, line []byte) []byte {
 	return dst
 }
 
+func (n Name) event() (e eventThing) {
+	server, name := text(n.Server), text(n.Name)
+	switch n.Kind {
+	case KindTool:
+		e.Tool = &eventNamed{server, name}
+	case KindResource:
+		e.Resource = &eventResource{server, name}
+	case KindPrompt:
+		e.Prompt = &eventNamed{server, name}
+	case KindServer:
+		e.Server = &eventServer{server}
+	}
+	return e
+}
+
 func (l *ListSeen) event() eventList {
 	out := eventList{Total: l.Total, Allowed: len(l.Allowed)}
 	size := 0
-	for _, t := range l.Allowed {
-		size += len(t.Name) + len(t.Server)
+	for _, n := range l.Allowed {
+		size += len(n.Name) + len(n.Server)
 	}
 	if out.Truncated = size > maxNames; out.Truncated {
 		return out
 	}
-	out.Tools = make(map[string][]string)
-	for _, t := range l.Allowed {
-		out.Tools[t.Server] = append(out.Tools[t.Server], t.Name)
+	for _, n := range l.Allowed {
+		switch n.Kind {
+		case KindTool:
+			out.Tools.add(n)
+		case KindResource:
+			out.Resources.add(n)
+		case KindPrompt:
+			out.Prompts.add(n)
+		case KindServer:
+			out.Servers = append(out.Servers, n.Server)
+		}
 	}
-	for _, server := range slices.Collect(maps.Keys(out.Tools)) {
-		slices.Sort(out.Tools[server])
-	}
+	out.Tools.sort()
+	out.Resources.sort()
+	out.Prompts.sort()
+	slices.Sort(out.Servers)
 	return out
 }
 
 // weight estimates what the record keeps in memory while it waits, in bytes.
 func (r *Record) weight() int64 {
-	w := 512 + len(r.RequestID) + len(r.Method) + len(r.Tool.Server) + len(r.Tool.Name) + len(r.Issuer) +
+	w := 512 + len(r.RequestID) + len(r.Method) + len(r.Thing.Server) + len(r.Thing.Name) + len(r.Issuer) +
 		len(r.Subject) + len(r.Client.Name) + len(r.Client.Version) + len(r.Address) + len(r.Route)
 	for _, list := range [][]string{r.Reasons, r.Private, r.Scopes} {
 		for _, s := range list {
@@ -235,7 +300,7 @@ func (r *Record) weight() int64 {
 	}
 	w += 24 * len(r.Stages)
 	if r.List != nil {
-		w += 32 * len(r.List.Allowed)
+		w += 48 * len(r.List.Allowed)
 	}
 	return int64(w)
 }

@@ -14,7 +14,7 @@ func whole() *Record {
 	return &Record{
 		ID: "d1", Time: time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600)), RequestID: "r1",
 		Labels: map[string]string{"version": "1.0"},
-		Rule:   "call", Method: "tools/call", Tool: ToolName{"stripe", "create_refund"},
+		Rule:   "call", Method: "tools/call", Thing: Name{KindTool, "stripe", "create_refund"},
 		Issuer: "https://idp.example.test", Subject: "agent-1", Client: Client{"agent", "2"}, Address: "192.0.2.1:5", Route: "/mcp",
 		Code: CodeError, Err: errors.New("authz.rego:3: eval_builtin_error: div"),
 		Explanation:    Explanation{Reasons: []string{"too_much"}, Private: []string{`"Too much"`}, Scopes: []string{"pay"}, Err: errors.New("scopes: x")},
@@ -44,7 +44,7 @@ func TestRecordLine(t *testing.T) {
 }
 
 func TestListLine(t *testing.T) {
-	r := &Record{ID: "d1", Rule: "allow", Method: "tools/list", Allowed: true, List: &ListSeen{Total: 4, Allowed: []ToolName{{"b", "y"}, {"a", "x"}, {"b", "w"}}}}
+	r := &Record{ID: "d1", Rule: "allow", Method: "tools/list", Allowed: true, List: &ListSeen{Total: 4, Allowed: []Name{{KindTool, "b", "y"}, {KindTool, "a", "x"}, {KindTool, "b", "w"}}}}
 	const want = `{"decision_id":"d1","timestamp":"0001-01-01T00:00:00Z","path":"mcp/authz/allow","input":{"method":"tools/list","claims":{}},` +
 		`"result":{"total":4,"allowed":3,"tools":{"a":["x"],"b":["w","y"]}}}` + "\n"
 	if got := line(t, r); got != want {
@@ -59,7 +59,7 @@ func TestListLine(t *testing.T) {
 // A name that does not read as it is written must not mislead whoever reads the
 // log; its value stays the same.
 func TestRecordShowsWhatItHolds(t *testing.T) {
-	r := &Record{ID: "d1", Rule: "allow", Tool: ToolName{"a", "r\u0435ad\u202e\u200b\x7f\U000e0041é日"}}
+	r := &Record{ID: "d1", Rule: "allow", Thing: Name{KindTool, "a", "r\u0435ad\u202e\u200b\x7f\U000e0041é日"}}
 	got := line(t, r)
 	if !strings.Contains(got, "\"name\":\"r\u0435ad"+`\u202e\u200b\u007f\udb40\udc41`+"é日\"") {
 		t.Errorf("got %+q", got)
@@ -71,7 +71,7 @@ func TestRecordShowsWhatItHolds(t *testing.T) {
 			} `json:"tool"`
 		} `json:"input"`
 	}
-	if err := json.Unmarshal([]byte(got), &back); err != nil || back.Input.Tool.Name != r.Tool.Name {
+	if err := json.Unmarshal([]byte(got), &back); err != nil || back.Input.Tool.Name != r.Thing.Name {
 		t.Errorf("read back: %q, %v", back.Input.Tool.Name, err)
 	}
 }
@@ -80,7 +80,7 @@ func TestRecordShowsWhatItHolds(t *testing.T) {
 func TestRecordIsBounded(t *testing.T) {
 	long := strings.Repeat("é\n\xff", 1_000_000)
 	r := whole()
-	r.RequestID, r.Method, r.Tool = long, long, ToolName{long, long}
+	r.RequestID, r.Method, r.Thing = long, long, Name{KindTool, long, long}
 	r.Issuer, r.Subject, r.Client, r.Address, r.Route = long, long, Client{long, long}, long, long
 	r.Err, r.Explanation.Err = errors.New(long), errors.New(long)
 	got := line(t, r)
@@ -89,7 +89,7 @@ func TestRecordIsBounded(t *testing.T) {
 	}
 	list := &Record{List: &ListSeen{Total: 10_000}}
 	for range 10_000 {
-		list.List.Allowed = append(list.List.Allowed, ToolName{"server", "a_tool_name"})
+		list.List.Allowed = append(list.List.Allowed, Name{KindTool, "server", "a_tool_name"})
 	}
 	if got := line(t, list); !strings.Contains(got, `"result":{"total":10000,"allowed":10000,"truncated":true}`) {
 		t.Errorf("a long list: %.300s", got)

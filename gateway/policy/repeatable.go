@@ -31,7 +31,7 @@ func plainBuiltins() []string {
 }
 
 // repeatable reports whether what ref's rules answer follows from the policy,
-// its data and the method, claims and tool of the input alone, so that the same
+// its data and the method, claims and thing of the input alone, so that the same
 // question has the same answer as long as the snapshot lives. It is false where
 // that cannot be told: for a rule that reads input.request or the input as a
 // whole, uses `with`, or calls anything but a plain built-in function.
@@ -123,5 +123,12 @@ func readsKey(ref ast.Ref) bool {
 		return false
 	}
 	name, ok := ref[1].Value.(ast.String)
-	return ok && slices.Contains([]string{"method", "claims", "tool"}, string(name))
+	if !ok {
+		return false
+	}
+	switch string(name) {
+	case "method", "claims", string(KindTool), string(KindResource), string(KindPrompt), string(KindServer):
+		return true
+	}
+	return false
 }

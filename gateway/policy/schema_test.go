@@ -7,8 +7,10 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,15 +47,35 @@ func TestSchema(t *testing.T) {
 
 type generator struct {
 	t        *testing.T
-	comments map[string]string // by "Type" and "Type.Field"
+	comments map[string]string // by "Type.Field" and by constant
+}
+
+// kinds is the constant and the struct of each kind of thing.
+func kinds() map[Kind]kind {
+	return map[Kind]kind{
+		KindTool:     {"KindTool", reflect.TypeFor[Tool]()},
+		KindResource: {"KindResource", reflect.TypeFor[Resource]()},
+		KindPrompt:   {"KindPrompt", reflect.TypeFor[Prompt]()},
+		KindServer:   {"KindServer", reflect.TypeFor[Server]()},
+	}
+}
+
+type kind struct {
+	constant string
+	thing    reflect.Type
 }
 
 // object describes a struct. What has no omitzero is always there.
 func (g generator) object(typ reflect.Type) map[string]any {
 	properties := map[string]any{}
 	required := []string{}
+	var oneOf []any
 	for _, f := range reflect.VisibleFields(typ) {
-		if f.Anonymous {
+		switch {
+		case f.Anonymous:
+			continue
+		case f.Type == reflect.TypeFor[*Item]():
+			oneOf = g.things(properties)
 			continue
 		}
 		owner := typ
@@ -76,13 +98,31 @@ func (g generator) object(typ reflect.Type) map[string]any {
 	if len(required) > 0 {
 		object["required"] = required
 	}
+	if oneOf != nil {
+		object["oneOf"] = oneOf
+	}
 	return object
+}
+
+// things adds a property for each kind, and returns that exactly one of them is
+// there.
+func (g generator) things(properties map[string]any) (oneOf []any) {
+	all := kinds()
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		kind := all[key]
+		property := g.object(kind.thing)
+		property["description"] = g.comments[kind.constant]
+		if property["description"] == "" {
+			g.t.Fatalf("%s lacks a comment", kind.constant)
+		}
+		properties[string(key)] = property
+		oneOf = append(oneOf, map[string]any{"required": []string{string(key)}})
+	}
+	return oneOf
 }
 
 func (g generator) value(typ reflect.Type) map[string]any {
 	switch typ {
-	case reflect.TypeFor[*Item]():
-		return g.object(reflect.TypeFor[Tool]())
 	case reflect.TypeFor[*Subject](), reflect.TypeFor[jsontext.Value]():
 		return map[string]any{"type": "object", "additionalProperties": true}
 	}
@@ -102,7 +142,7 @@ func (g generator) value(typ reflect.Type) map[string]any {
 	return nil
 }
 
-// comments reads what input.go says of its structs' fields.
+// comments reads what input.go says of its structs' fields and of its constants.
 func comments(t *testing.T) map[string]string {
 	f, err := parser.ParseFile(token.NewFileSet(), "input.go", nil, parser.ParseComments)
 	if err != nil {
@@ -110,18 +150,23 @@ func comments(t *testing.T) map[string]string {
 	}
 	out := map[string]string{}
 	ast.Inspect(f, func(n ast.Node) bool {
-		spec, ok := n.(*ast.TypeSpec)
-		if !ok {
-			return true
-		}
-		if s, ok := spec.Type.(*ast.StructType); ok {
+		switch n := n.(type) {
+		case *ast.ValueSpec:
+			for _, name := range n.Names {
+				out[name.Name] = oneLine(n.Doc.Text())
+			}
+		case *ast.TypeSpec:
+			s, ok := n.Type.(*ast.StructType)
+			if !ok {
+				return false
+			}
 			for _, field := range s.Fields.List {
 				for _, name := range field.Names {
-					out[spec.Name.Name+"."+name.Name] = strings.Join(strings.Fields(field.Doc.Text()), " ")
+					out[n.Name.Name+"."+name.Name] = oneLine(field.Doc.Text())
 				}
 			}
 		}
-		return false
+		return true
 	})
 	return out
 }

@@ -56,7 +56,7 @@ func TestDirectory(t *testing.T) {
 		{"large file", map[string]string{"authz.rego": goodModule, "data.json": strings.Repeat(" ", maxFileSize+1)},
 			"DIR/data.json: larger than 8 MiB: split it, or move large data out of the policy"},
 		{"below", map[string]string{"deep/er/authz.rego": "package mcp.authz\n\nallow if input.x\n"},
-			"DIR/deep/er/authz.rego:3: undefined ref: input.x; input has arguments, claims, method, request, tool"},
+			"DIR/deep/er/authz.rego:3: undefined ref: input.x; input has arguments, claims, method, prompt, request, resource, server, tool"},
 		{"not UTF-8", map[string]string{"authz.rego": goodModule, "x.rego": "package mcp.x\n# \xff\n"},
 			"DIR/x.rego: not UTF-8: save it in that encoding"},
 		{"nothing", map[string]string{"README.md": ""},
