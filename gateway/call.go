@@ -106,8 +106,8 @@ func (x *exchange) forward(t *tool, params *mcp.Call) *fault {
 	stop := x.keepAlive()
 	from := time.Now()
 	answer, err := x.g.pool.Do(ctx, upstream.Call{
-		Server: t.server, Principal: x.principal.Key(), Method: methodCall, Params: params.Params(t.name),
-	}, x.passOn)
+		Server: t.server, Peer: principalPeer{x.principal.Key()}, Method: methodCall, Params: params.Params(t.name), Notify: x.passOn,
+	})
 	stop()
 	measure(&x.stages.upstream, from)
 	if err != nil {
@@ -206,3 +206,16 @@ func (x *exchange) keepAlive() (stop func()) {
 // keepAliveEvery is below the 30 s after which the strictest common balancers
 // drop a silent connection (B020).
 const keepAliveEvery = 15 * time.Second
+
+// principalPeer holds one conversation with each server for a principal, which
+// takes part in nothing but calls.
+type principalPeer struct{ key string }
+
+func (p principalPeer) Key() string                  { return p.key }
+func (p principalPeer) Era() mcp.Era                 { return mcp.Legacy }
+func (p principalPeer) Capabilities() jsontext.Value { return nil }
+func (p principalPeer) Notify(string, *mcp.Message)  {}
+
+func (p principalPeer) Ask(context.Context, string, *mcp.Message) *mcp.Message {
+	return &mcp.Message{Error: jsontext.Value(`{"code":-32601,"message":"the client does not support this method"}`)}
+}
