@@ -240,8 +240,9 @@ func TestEventsNotifications(t *testing.T) {
 	done := make(chan func() string, 1)
 	go func() {
 		m, err := p.Do(t.Context(), Call{
-			Server: "beta", Principal: "a", Method: "tools/call", Params: jsontext.Value(`{"name":"silent","_meta":{"progressToken":"mine"}}`),
-		}, func(m *mcp.Message) { got = append(got, string(m.Params)) })
+			Server: "beta", Peer: testPeer("a"), Method: "tools/call", Params: jsontext.Value(`{"name":"silent","_meta":{"progressToken":"mine"}}`),
+			Notify: func(m *mcp.Message) { got = append(got, string(m.Params)) },
+		})
 		done <- func() string { return must(t, m, err) }
 	}()
 	eventually(t, "the call", func() bool { return len(d.bodies("tools/call")) == 1 })

@@ -89,9 +89,10 @@ func testOfficial(t *testing.T, server *sdk.Server, options sdk.StreamableHTTPOp
 	if !options.JSONResponse {
 		var tokens []string
 		m, err = p.Do(t.Context(), Call{
-			Server: "alpha", Principal: "someone", Method: "tools/call",
+			Server: "alpha", Peer: testPeer("someone"), Method: "tools/call",
 			Params: jsontext.Value(`{"name":"progress","arguments":{"text":""},"_meta":{"progressToken":"mine"}}`),
-		}, func(m *mcp.Message) { tokens = append(tokens, m.Method+" "+string(progressOf(m).Raw())) })
+			Notify: func(m *mcp.Message) { tokens = append(tokens, m.Method+" "+string(progressOf(m).Raw())) },
+		})
 		must(t, m, err)
 		if want := slices.Repeat([]string{`notifications/progress "mine"`}, 3); !slices.Equal(tokens, want) {
 			t.Errorf("the notifications are %q", tokens)

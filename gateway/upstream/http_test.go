@@ -28,7 +28,7 @@ func TestWebLegacy(t *testing.T) {
 	wantNames(t, s, "read", "write")
 	params := `{ "name":"read", "arguments":{"id":9007199254740993,"big":12345678901234567890123,"f":1.0,"e":1E2,"z":-0,"d":0.1000000000000000055},"task":{"ttl":5},"_meta":{"com.example/trace":"1","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/logLevel":"debug"} }`
 	want := `{ "name":"read", "arguments":{"id":9007199254740993,"big":12345678901234567890123,"f":1.0,"e":1E2,"z":-0,"d":0.1000000000000000055},"task":{"ttl":5},"_meta":{"com.example/trace":"1"} }`
-	m, err := p.Do(t.Context(), Call{Server: "alpha", Principal: "a", Method: "tools/call", Params: jsontext.Value(params)}, nil)
+	m, err := p.Do(t.Context(), Call{Server: "alpha", Peer: testPeer("a"), Method: "tools/call", Params: jsontext.Value(params)})
 	if got := must(t, m, err); got != want {
 		t.Errorf("params and result are\n%s\nwant\n%s", got, want)
 	}
@@ -90,7 +90,7 @@ func TestWebModern(t *testing.T) {
 		t.Errorf("the log does not tell of the bad tool:\n%s", log.String())
 	}
 	params := `{"name":"query","arguments":{"region":"S\u00fcd","deep":{"n":42}},"_meta":{"progressToken":"p","x":1,"io.modelcontextprotocol/clientInfo":{"name":"client","version":"0"},"io.modelcontextprotocol/logLevel":"info"}}`
-	m, err := p.Do(t.Context(), Call{Server: "alpha", Principal: "a", Method: "tools/call", Params: jsontext.Value(params)}, nil)
+	m, err := p.Do(t.Context(), Call{Server: "alpha", Peer: testPeer("a"), Method: "tools/call", Params: jsontext.Value(params)})
 	want := `{"name":"query","arguments":{"region":"S\u00fcd","deep":{"n":42}},"_meta":{"progressToken":1,"x":1,"io.modelcontextprotocol/clientInfo":{"name":"gateway","version":"1.2.3"},"io.modelcontextprotocol/logLevel":"info","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}`
 	got := must(t, m, err)
 	call := d.posts("tools/call")[0]

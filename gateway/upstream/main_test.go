@@ -149,7 +149,7 @@ func toolNames(s *Server) []string {
 // callTool calls a tool with the given arguments.
 func callTool(ctx context.Context, p *Pool, server, principal, name, arguments string) (*mcp.Message, error) {
 	params := []byte(`{"name":` + string(mcp.String(name)) + `,"arguments":` + arguments + `}`)
-	return p.Do(ctx, Call{Server: server, Principal: principal, Method: "tools/call", Params: params}, nil)
+	return p.Do(ctx, Call{Server: server, Peer: testPeer(principal), Method: "tools/call", Params: params})
 }
 
 // must returns the result of a call that has to succeed.

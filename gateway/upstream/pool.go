@@ -171,33 +171,15 @@ func (p *Pool) publish(changed bool) {
 	}
 }
 
-// Call is one request to one server.
-type Call struct {
-	Server string
-	// Principal keys the session or process that the request goes over, so
-	// that no state of one principal is seen by another. All calls with the
-	// same text share one.
-	Principal string
-	Method    string
-	// Params are the client's, with the server's own names in them, or nil.
-	// Their _meta is translated to what the server's era knows; every other
-	// byte is sent as it is. They are valid JSON and not modified.
-	Params jsontext.Value
-}
-
 // Do sends a request to its server and waits for the answer: the server's own
 // JSON-RPC response, result or error, whose id is of no meaning. The message is
 // the caller's; its result is as the server sent it, byte for byte, whichever
 // era that is in.
 //
-// notify, unless it is nil, is called with every notification that belongs to
-// the request, in order and before Do returns, with the client's own progress
-// token in it. A slow notify delays the answer.
-//
 // Otherwise the error is an *Error. When ctx ends, or the server's
 // CallTimeout, the server is told to stop. A request that may have been
 // carried out is never sent again.
-func (p *Pool) Do(ctx context.Context, call Call, notify func(*mcp.Message)) (*mcp.Message, error) {
+func (p *Pool) Do(ctx context.Context, call Call) (*mcp.Message, error) {
 	s := p.servers[call.Server]
 	if s == nil {
 		return nil, &Error{Unavailable, call.Server, unavailable("no server of this name is configured")}
@@ -209,7 +191,7 @@ func (p *Pool) Do(ctx context.Context, call Call, notify func(*mcp.Message)) (*m
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.life, cancel)()
-	m, err := s.do(ctx, call, notify)
+	m, err := s.do(ctx, call)
 	if err != nil && p.life.Err() != nil {
 		return nil, &Error{Unavailable, call.Server, errClosed}
 	}

@@ -91,10 +91,10 @@ func (s *server) close() {
 }
 
 // do sends one request, over a new link if the one there has gone stale.
-func (s *server) do(ctx context.Context, call Call, notify func(*mcp.Message)) (*mcp.Message, error) {
+func (s *server) do(ctx context.Context, call Call) (*mcp.Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.CallTimeout)
 	defer cancel()
-	m, err := s.admit(ctx, call, notify)
+	m, err := s.admit(ctx, call)
 	switch {
 	case err == nil:
 		recovered := s.breaker.worked()
@@ -118,7 +118,7 @@ func (s *server) do(ctx context.Context, call Call, notify func(*mcp.Message)) (
 	return nil, &Error{Kind: kindOf(err), Server: s.name, Err: err}
 }
 
-func (s *server) admit(ctx context.Context, call Call, notify func(*mcp.Message)) (*mcp.Message, error) {
+func (s *server) admit(ctx context.Context, call Call) (*mcp.Message, error) {
 	if !s.breaker.allow(time.Now()) {
 		return nil, busy("it could not be reached several times in a row and is tried again soon")
 	}
@@ -131,11 +131,11 @@ func (s *server) admit(ctx context.Context, call Call, notify func(*mcp.Message)
 		}
 		return nil, busy("all of its %d places for requests were taken", cap(s.slots))
 	}
-	r := request{method: call.Method, params: call.Params, notify: notify}
+	r := request{method: call.Method, params: call.Params, notify: call.Notify}
 	if call.Method == mcp.MethodToolsCall {
 		r.tool = s.view.Load().Tool(toolName(call))
 	}
-	return s.send(ctx, s.transport.key(call.Principal), r)
+	return s.send(ctx, s.transport.key(call.Peer.Key()), r)
 }
 
 func toolName(call Call) string {

@@ -29,12 +29,12 @@ func TestStdioLegacy(t *testing.T) {
 	// names of the modern era (B007, B009).
 	params := `{ "name":"echo","arguments":{"id":9007199254740993,"big":12345678901234567890123,"min":-9223372036854775808,"f":1.0,"e":1E2,"z":-0},"task":{"ttl":5},"x":null,"_meta":{"com.example/trace":"1","io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{},"io.modelcontextprotocol/related-task":{"taskId":"t"},"io.modelcontextprotocol/clientCapabilities":{}} }`
 	want := `{ "name":"echo","arguments":{"id":9007199254740993,"big":12345678901234567890123,"min":-9223372036854775808,"f":1.0,"e":1E2,"z":-0},"task":{"ttl":5},"x":null,"_meta":{"com.example/trace":"1","io.modelcontextprotocol/related-task":{"taskId":"t"}} }`
-	m, err := p.Do(t.Context(), Call{Server: "gamma", Principal: "a", Method: "tools/call", Params: jsontext.Value(params)}, nil)
+	m, err := p.Do(t.Context(), Call{Server: "gamma", Peer: testPeer("a"), Method: "tools/call", Params: jsontext.Value(params)})
 	if got := must(t, m, err); got != want {
 		t.Errorf("the server got the params\n%s\nwant\n%s", got, want)
 	}
 	broken := "{\n\"name\":\r\n\"echo\" , \"arguments\":{\"text\":\"a\\nb\"}\n}"
-	m, err = p.Do(t.Context(), Call{Server: "gamma", Principal: "a", Method: "tools/call", Params: jsontext.Value(broken)}, nil)
+	m, err = p.Do(t.Context(), Call{Server: "gamma", Peer: testPeer("a"), Method: "tools/call", Params: jsontext.Value(broken)})
 	if got := must(t, m, err); got != `{"name":"echo","arguments":{"text":"a\nb"}}` {
 		t.Errorf("params of several lines arrived as %s", got)
 	}
@@ -137,9 +137,10 @@ func TestStdioProgress(t *testing.T) {
 	p := running(t, one(c), quick(nil))
 	var got []string
 	m, err := p.Do(t.Context(), Call{
-		Server: "gamma", Principal: "a", Method: "tools/call",
+		Server: "gamma", Peer: testPeer("a"), Method: "tools/call",
 		Params: jsontext.Value(`{"name":"progress","_meta":{"progressToken":"mine"}}`),
-	}, func(m *mcp.Message) { got = append(got, string(m.Append(nil))) })
+		Notify: func(m *mcp.Message) { got = append(got, string(m.Append(nil))) },
+	})
 	must(t, m, err)
 	want := []string{
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"mine","progress":0}}`,
@@ -163,9 +164,10 @@ func TestStdioSharedKeepsApart(t *testing.T) {
 	p := newPool(t, one(c), quick(nil))
 	var methods []string
 	m, err := p.Do(t.Context(), Call{
-		Server: "gamma", Principal: "a", Method: "tools/call",
+		Server: "gamma", Peer: testPeer("a"), Method: "tools/call",
 		Params: jsontext.Value(`{"name":"progress","_meta":{"progressToken":1}}`),
-	}, func(m *mcp.Message) { methods = append(methods, m.Method) })
+		Notify: func(m *mcp.Message) { methods = append(methods, m.Method) },
+	})
 	must(t, m, err)
 	if want := slices.Repeat([]string{progress}, 3); !slices.Equal(methods, want) {
 		t.Errorf("the notifications are %q, want %q", methods, want)

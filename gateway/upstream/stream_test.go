@@ -159,9 +159,10 @@ func TestStreamNotifies(t *testing.T) {
 	p := newPool(t, alpha(d), quick(nil))
 	var got []string
 	m, err := p.Do(t.Context(), Call{
-		Server: "alpha", Principal: "a", Method: "tools/call",
+		Server: "alpha", Peer: testPeer("a"), Method: "tools/call",
 		Params: jsontext.Value(`{"name":"read","_meta":{"progressToken":9007199254740993}}`),
-	}, func(m *mcp.Message) { got = append(got, string(m.Append(nil))) })
+		Notify: func(m *mcp.Message) { got = append(got, string(m.Append(nil))) },
+	})
 	must(t, m, err)
 	want := []string{
 		`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":9007199254740993,"progress":1,"big":9007199254740993}}`,
@@ -206,8 +207,8 @@ func TestStreamResumes(t *testing.T) {
 	p := newPool(t, alpha(d), quick(nil))
 	notes := 0
 	began := time.Now()
-	m, err := p.Do(t.Context(), Call{Server: "alpha", Principal: "a", Method: "tools/call", Params: jsontext.Value(`{"name":"read"}`)},
-		func(*mcp.Message) { notes++ })
+	m, err := p.Do(t.Context(), Call{Server: "alpha", Peer: testPeer("a"), Method: "tools/call", Params: jsontext.Value(`{"name":"read"}`),
+		Notify: func(*mcp.Message) { notes++ }})
 	if got := must(t, m, err); got != `{"done":true}` || notes != 2 {
 		t.Errorf("the result is %s after %d notifications", got, notes)
 	}
