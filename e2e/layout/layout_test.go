@@ -22,6 +22,7 @@ const module = "github.com/regogate/regogate"
 // import. A package that is not listed may not exist.
 var mayImport = map[string][]string{
 	"gateway/mcp":         {},
+	"gateway/stream":      {},
 	"registry/strictyaml": {},
 	"registry/catalogue":  {},
 	"policies":            {},

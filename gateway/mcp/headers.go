@@ -28,11 +28,11 @@ const (
 // the method has none.
 func nameSource(method string) string {
 	switch method {
-	case MethodToolsCall, "prompts/get":
+	case MethodToolsCall, MethodPromptsGet:
 		return "name"
-	case "resources/read":
+	case MethodResourcesRead:
 		return "uri"
-	case "tasks/get", "tasks/update", "tasks/cancel":
+	case MethodTasksGet, MethodTasksUpdate, MethodTasksCancel:
 		return "taskId"
 	}
 	return ""

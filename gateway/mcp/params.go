@@ -7,13 +7,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The methods whose params this package reads.
-const (
-	MethodInitialize = "initialize"
-	MethodToolsList  = "tools/list"
-	MethodToolsCall  = "tools/call"
-)
-
 // Fields returns the values of those members of v that have the given names,
 // in the order of the names, and nil for those that v lacks. v is a value that
 // the protocol defines as an object, part of a parsed message, or nil for an
