@@ -80,7 +80,7 @@ func testContent(t *testing.T, open func(t *testing.T, dir string) Source) {
 		if c.Head != head(t, s) || c.Head.Revision == "" {
 			t.Errorf("head %v, catalogue's %v", head(t, s), c.Head)
 		}
-		encoded, err := encode(c.Tools)
+		encoded, err := encode(c)
 		if err != nil || digest(encoded) != c.Head.Digest {
 			t.Errorf("digest %s of tools that have %s", c.Head.Digest, digest(encoded))
 		}
