@@ -146,13 +146,21 @@ func TestCachedPoison(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	without, err := encode(both(t, nil, good.Tools...))
+	if err != nil {
+		t.Fatal(err)
+	}
 	key := "gw:v2:catalogue:" + good.Head.Digest
 	for name, poison := range map[string]func(m *miniredis.Miniredis){
 		"another catalogue": func(m *miniredis.Miniredis) { m.Set(key, string(another)) },
 		"truncated":         func(m *miniredis.Miniredis) { m.Set(key, string(encoded[:len(encoded)/2])) },
 		"one bit":           func(m *miniredis.Miniredis) { m.Set(key, strings.Replace(string(encoded), "read", "reaD", 1)) },
-		"not JSON":          func(m *miniredis.Miniredis) { m.Set(key, "\x00\xff") },
-		"another type":      func(m *miniredis.Miniredis) { m.Lpush(key, string(encoded)) },
+		"a server's data": func(m *miniredis.Miniredis) {
+			m.Set(key, strings.Replace(string(encoded), `"data":"public"`, `"data":"secret"`, 1))
+		},
+		"no server":    func(m *miniredis.Miniredis) { m.Set(key, string(without)) },
+		"not JSON":     func(m *miniredis.Miniredis) { m.Set(key, "\x00\xff") },
+		"another type": func(m *miniredis.Miniredis) { m.Lpush(key, string(encoded)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			redis := miniredis.RunT(t)
