@@ -40,8 +40,8 @@ type Cached struct {
 // value, so that replicas of two releases never read each other's.
 type keys struct{ prefix string }
 
-func (k keys) catalogue(digest string) string { return k.prefix + ":v1:catalogue:" + digest }
-func (k keys) changed() string                { return k.prefix + ":v1:changed" }
+func (k keys) catalogue(digest string) string { return k.prefix + ":v2:catalogue:" + digest }
+func (k keys) changed() string                { return k.prefix + ":v2:changed" }
 
 // NewCached returns the source behind the cache. Close closes both the source
 // and the client.
@@ -139,7 +139,7 @@ func isReply(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
 // put stores the catalogue under its digest and tells the other replicas. The
 // time to live is jittered so that replicas do not fill again all at once.
 func (c *Cached) put(ctx context.Context, loaded *Catalogue) {
-	data, err := encode(loaded.Tools)
+	data, err := encode(loaded)
 	if err == nil && digest(data) != loaded.Head.Digest {
 		err = errors.New("the source's digest is not that of its catalogue")
 	}

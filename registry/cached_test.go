@@ -48,7 +48,7 @@ func TestCachedFillsOnceForAllReplicas(t *testing.T) {
 	if s := second.Stats(); s != (CacheStats{Hits: 2}) {
 		t.Errorf("second: %+v", s)
 	}
-	key := "gw:v1:catalogue:" + want.Head.Digest
+	key := "gw:v2:catalogue:" + want.Head.Digest
 	if keys := redis.Keys(); len(keys) != 1 || keys[0] != key {
 		t.Errorf("keys %q", keys)
 	}
@@ -127,7 +127,7 @@ func TestCachedSourceMovesOn(t *testing.T) {
 	if err != nil || got.Head != newer.Head {
 		t.Fatalf("%v, %v", got, err)
 	}
-	if keys := redis.Keys(); len(keys) != 1 || keys[0] != "gw:v1:catalogue:"+newer.Head.Digest {
+	if keys := redis.Keys(); len(keys) != 1 || keys[0] != "gw:v2:catalogue:"+newer.Head.Digest {
 		t.Errorf("keys %q", keys)
 	}
 }
@@ -136,23 +136,31 @@ func TestCachedSourceMovesOn(t *testing.T) {
 // an alarm, and replaced.
 func TestCachedPoison(t *testing.T) {
 	good := mustCatalogue(t, validTool("a", "t"))
-	encoded, err := encode(good.Tools)
+	encoded, err := encode(good)
 	if err != nil {
 		t.Fatal(err)
 	}
 	other := validTool("a", "t")
 	other.Effect, other.Suggested = "admin", true
-	another, err := encode(mustCatalogue(t, other).Tools)
+	another, err := encode(mustCatalogue(t, other))
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := "gw:v1:catalogue:" + good.Head.Digest
+	without, err := encode(both(t, nil, good.Tools...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := "gw:v2:catalogue:" + good.Head.Digest
 	for name, poison := range map[string]func(m *miniredis.Miniredis){
 		"another catalogue": func(m *miniredis.Miniredis) { m.Set(key, string(another)) },
 		"truncated":         func(m *miniredis.Miniredis) { m.Set(key, string(encoded[:len(encoded)/2])) },
 		"one bit":           func(m *miniredis.Miniredis) { m.Set(key, strings.Replace(string(encoded), "read", "reaD", 1)) },
-		"not JSON":          func(m *miniredis.Miniredis) { m.Set(key, "\x00\xff") },
-		"another type":      func(m *miniredis.Miniredis) { m.Lpush(key, string(encoded)) },
+		"a server's data": func(m *miniredis.Miniredis) {
+			m.Set(key, strings.Replace(string(encoded), `"data":"public"`, `"data":"secret"`, 1))
+		},
+		"no server":    func(m *miniredis.Miniredis) { m.Set(key, string(without)) },
+		"not JSON":     func(m *miniredis.Miniredis) { m.Set(key, "\x00\xff") },
+		"another type": func(m *miniredis.Miniredis) { m.Lpush(key, string(encoded)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			redis := miniredis.RunT(t)

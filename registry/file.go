@@ -195,11 +195,14 @@ func (f *File) judge(c *Catalogue, problems []strictyaml.Problem) {
 }
 
 func (f *File) read(names []string) (*Catalogue, []strictyaml.Problem, error) {
-	tools, problems, err := readCatalogue(f.fsys, f.dir, names)
-	if err != nil || len(problems) > 0 {
-		return nil, problems, err
+	found, err := readCatalogue(f.fsys, f.dir, names)
+	if err != nil {
+		return nil, nil, err
 	}
-	c, err := NewCatalogue("", tools)
+	if len(found.problems) > 0 {
+		return nil, found.problems, nil
+	}
+	c, err := NewCatalogue("", found.servers, found.tools)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the catalogue %s: %w", f.name, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -287,6 +288,14 @@ func TestSnapshot(t *testing.T) {
 	}
 	if got := strings.Join(names, " "); got != "a/t a/u b/t" {
 		t.Errorf("tools %s", got)
+	}
+	if server, ok := s.Server("a"); !ok || !reflect.DeepEqual(*server, validServer("a")) {
+		t.Errorf("server a: %+v, %v", server, ok)
+	}
+	for _, name := range []string{"c", "A", "a ", ""} {
+		if server, ok := s.Server(name); ok || server != nil {
+			t.Errorf("%q is a server", name)
+		}
 	}
 	if len(s.Suggested()) != 1 || s.Suggested()[0].Name != "maybe" || s.Fetched() != now {
 		t.Errorf("suggested %v, fetched %v", s.Suggested(), s.Fetched())

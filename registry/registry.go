@@ -1,7 +1,7 @@
-// Package registry holds what we say of tools: their semantic attributes,
-// owners, labels and pins, keyed by server and tool name. It never holds a
-// command, a URL or a credential of a server, so that whoever can write a
-// catalogue, a database or a cache cannot make the gateway run or reach
+// Package registry holds what we say of servers and of their tools: semantic
+// attributes, owners, labels and pins, keyed by server and tool name. It never
+// holds a command, a URL or a credential of a server, so that whoever can write
+// a catalogue, a database or a cache cannot make the gateway run or reach
 // anything.
 package registry
 
@@ -27,6 +27,24 @@ type Tool struct {
 	Suggested   bool              `yaml:"suggested" json:"suggested,omitzero"`      // attributes are a guess nobody confirmed; such a tool counts as not registered
 }
 
+// Server is what we say of one server itself: of what it says about itself, of
+// its resources and of its prompts, which have no entries of their own. A server
+// that is listed without facets has an entry with none. Everything in it is
+// trusted. The yaml tags are the keys of a catalogue file, where all of them but
+// description are what its tools say unless they say it themselves; the json
+// tags are the canonical encoding.
+type Server struct {
+	Name string `yaml:"-" json:"name"`
+
+	Description string            `yaml:"description" json:"description,omitempty"` // one sentence for people; never shown to agents
+	Attributes  []string          `yaml:"attributes" json:"attributes,omitempty"`   // domains; sorted, no duplicates
+	Data        string            `yaml:"data" json:"data,omitempty"`               // the most sensitive that its resources and prompts show
+	Reach       string            `yaml:"reach" json:"reach,omitempty"`             // closed, external
+	Env         string            `yaml:"env" json:"env,omitempty"`                 // where it acts, such as production
+	Owner       string            `yaml:"owner" json:"owner,omitempty"`             // who answers for it
+	Labels      map[string]string `yaml:"labels" json:"labels,omitempty"`           // anything else
+}
+
 // Head names the state of a source: two heads are equal only when the
 // catalogues are.
 type Head struct {
@@ -36,8 +54,9 @@ type Head struct {
 
 // Catalogue is everything a source holds at one head.
 type Catalogue struct {
-	Head  Head
-	Tools []Tool // sorted by server, then name; no pair occurs twice
+	Head    Head
+	Servers []Server // sorted by name, no name occurs twice; those of tools may lack
+	Tools   []Tool   // sorted by server, then name; no pair occurs twice
 }
 
 // Source is where attributes come from. Implementations are safe for

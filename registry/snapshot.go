@@ -10,14 +10,21 @@ type Snapshot struct {
 	tools     []Tool
 	suggested []Tool
 	byName    map[toolKey]*Tool
+	servers   map[string]*Server
 }
 
 type toolKey struct{ server, name string }
 
 // NewSnapshot makes the snapshot of a catalogue that was fetched at the given
-// time. It shares the catalogue's tools.
+// time. It shares the catalogue's servers and tools.
 func NewSnapshot(c *Catalogue, fetched time.Time) *Snapshot {
-	s := &Snapshot{head: c.Head, fetched: fetched, byName: make(map[toolKey]*Tool, len(c.Tools))}
+	s := &Snapshot{
+		head: c.Head, fetched: fetched,
+		byName: make(map[toolKey]*Tool, len(c.Tools)), servers: make(map[string]*Server, len(c.Servers)),
+	}
+	for i := range c.Servers {
+		s.servers[c.Servers[i].Name] = &c.Servers[i]
+	}
 	for _, t := range c.Tools {
 		if t.Suggested {
 			s.suggested = append(s.suggested, t)
@@ -37,6 +44,13 @@ func NewSnapshot(c *Catalogue, fetched time.Time) *Snapshot {
 func (s *Snapshot) Lookup(server, tool string) (*Tool, bool) {
 	t, ok := s.byName[toolKey{server, tool}]
 	return t, ok
+}
+
+// Server returns the entry of the server of that name, compared byte by byte.
+// It may be one without any facet. Its being there says nothing of its tools.
+func (s *Snapshot) Server(name string) (*Server, bool) {
+	server, ok := s.servers[name]
+	return server, ok
 }
 
 // Tools returns the registered tools, sorted by server, then name.

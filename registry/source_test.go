@@ -72,15 +72,19 @@ func testContent(t *testing.T, open func(t *testing.T, dir string) Source) {
 	want := Tool{Server: "b", Name: "tool_00001", Description: "Does the thing number 1.",
 		Attributes: []string{"developer", "infrastructure"}, Effect: "write", Data: "internal", Reach: "external",
 		Env: "production", Owner: "some-team", Labels: map[string]string{"tier": "gold", "number": "1"}}
+	server := Server{Name: "b", Data: "internal", Reach: "external", Env: "production", Owner: "some-team"}
 	for range 2 { // the second time from the cache, where there is one
 		c := load(t, s)
 		if len(c.Tools) != 5 || !reflect.DeepEqual(c.Tools[4], want) {
 			t.Errorf("tools %+v", c.Tools)
 		}
+		if len(c.Servers) != 2 || !reflect.DeepEqual(c.Servers[1], server) {
+			t.Errorf("servers %+v", c.Servers)
+		}
 		if c.Head != head(t, s) || c.Head.Revision == "" {
 			t.Errorf("head %v, catalogue's %v", head(t, s), c.Head)
 		}
-		encoded, err := encode(c.Tools)
+		encoded, err := encode(c)
 		if err != nil || digest(encoded) != c.Head.Digest {
 			t.Errorf("digest %s of tools that have %s", c.Head.Digest, digest(encoded))
 		}
@@ -199,8 +203,8 @@ func testCancelled(t *testing.T, open func(t *testing.T, dir string) Source) {
 	}
 }
 
-// A keeper over the source shows a revocation within a second, whether the
-// watcher reports it or not.
+// A keeper over the source shows a revocation within a second, of a tool and of
+// what a server is, whether the watcher reports it or not.
 func testRevoked(t *testing.T, open func(t *testing.T, dir string) Source) {
 	dir, s := begin(t, open)
 	k := NewKeeper(s, Config{}, quiet())
@@ -222,5 +226,15 @@ func testRevoked(t *testing.T, open func(t *testing.T, dir string) Source) {
 	eventually(t, time.Second, "the way back", func() bool {
 		_, found := k.Current().Lookup("a", "tool_00000")
 		return found
+	})
+	write(t, dir, "a.yaml", strings.Replace(text, "data: internal", "data: secret", 1))
+	eventually(t, time.Second, "what the server is now", func() bool {
+		server, found := k.Current().Server("a")
+		return found && server.Data == "secret"
+	})
+	os.Remove(filepath.Join(dir, "a.yaml"))
+	eventually(t, time.Second, "the server's end", func() bool {
+		_, found := k.Current().Server("a")
+		return !found
 	})
 }

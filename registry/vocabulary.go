@@ -44,28 +44,39 @@ const (
 // check returns what is wrong with what the tool says, paths beginning with the
 // given one.
 func (t *Tool) check(path string) []strictyaml.Problem {
-	c := checker{path: path}
-	for i, a := range t.Attributes {
-		c.word(strictyaml.Index("attributes", i), a, Attributes())
-		if slices.Contains(t.Attributes[:i], a) {
-			c.problem(strictyaml.Index("attributes", i), "is listed twice")
-		}
+	common := Server{
+		Description: t.Description, Attributes: t.Attributes, Data: t.Data, Reach: t.Reach,
+		Env: t.Env, Owner: t.Owner, Labels: t.Labels,
 	}
+	c := checker{path: path, problems: common.check(path)}
 	c.word("effect", t.Effect, Effects())
-	c.word("data", t.Data, DataClasses())
-	c.word("reach", t.Reach, Reaches())
-	if t.Env != "" && (len(t.Env) > maxEnv || strings.Trim(t.Env, "abcdefghijklmnopqrstuvwxyz0123456789-") != "") {
-		c.problem("env", "want a short word of a-z 0-9 -, such as production")
-	}
 	if t.SHA256 != "" && (len(t.SHA256) != 64 || strings.Trim(t.SHA256, "0123456789abcdef") != "") {
 		c.problem("sha256", "want 64 lower-case hexadecimal digits")
 	}
-	c.text("description", t.Description, maxDescription)
-	c.text("owner", t.Owner, maxOwner)
-	if len(t.Labels) > maxLabels {
+	return c.problems
+}
+
+// check returns what is wrong with what the server's entry says, paths
+// beginning with the given one. It may leave out anything.
+func (s *Server) check(path string) []strictyaml.Problem {
+	c := checker{path: path}
+	for i, a := range s.Attributes {
+		c.word(strictyaml.Index("attributes", i), a, Attributes())
+		if slices.Contains(s.Attributes[:i], a) {
+			c.problem(strictyaml.Index("attributes", i), "is listed twice")
+		}
+	}
+	c.word("data", s.Data, DataClasses())
+	c.word("reach", s.Reach, Reaches())
+	if s.Env != "" && (len(s.Env) > maxEnv || strings.Trim(s.Env, "abcdefghijklmnopqrstuvwxyz0123456789-") != "") {
+		c.problem("env", "want a short word of a-z 0-9 -, such as production")
+	}
+	c.text("description", s.Description, maxDescription)
+	c.text("owner", s.Owner, maxOwner)
+	if len(s.Labels) > maxLabels {
 		c.problem("labels", "has more than %d labels", maxLabels)
 	}
-	for key, value := range t.Labels {
+	for key, value := range s.Labels {
 		c.text(strictyaml.Field("labels", key), key, maxLabel)
 		c.text(strictyaml.Field("labels", key), value, maxLabel)
 	}

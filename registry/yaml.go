@@ -16,20 +16,17 @@ type catalogueFile struct {
 	Servers map[string]serverEntry `yaml:"servers"`
 }
 
-// serverEntry is one server: what its tools have in common, and its tools.
+// serverEntry is one server: what it is, which its tools are too unless they say
+// otherwise, and its tools.
 type serverEntry struct {
-	Attributes []string          `yaml:"attributes"`
-	Data       string            `yaml:"data"`
-	Reach      string            `yaml:"reach"`
-	Env        string            `yaml:"env"`
-	Owner      string            `yaml:"owner"`
-	Labels     map[string]string `yaml:"labels"`
-	Tools      map[string]Tool   `yaml:"tools"`
+	Server `yaml:",inline"`
+	Tools  map[string]Tool `yaml:"tools"`
 }
 
 // apply fills in what the tool does not say itself. Labels are merged, the
-// tool's own win; everything else is taken whole.
-func (s *serverEntry) apply(t *Tool) {
+// tool's own win; everything else is taken whole, but for the description,
+// which is the server's alone.
+func (s *Server) apply(t *Tool) {
 	if t.Attributes == nil {
 		t.Attributes = slices.Clone(s.Attributes)
 	}
@@ -47,8 +44,9 @@ func (s *serverEntry) apply(t *Tool) {
 	}
 }
 
-// reader collects the tools and the problems of several files.
+// reader collects what several files say and their problems.
 type reader struct {
+	servers  []Server
 	tools    []Tool
 	problems []strictyaml.Problem
 	seen     map[string]string // server to where it is
@@ -56,17 +54,17 @@ type reader struct {
 
 // readCatalogue reads the named files of fsys, each a whole document, into one
 // catalogue. dir is what problems put before a file's name. The error is of
-// the file system; with problems the tools are incomplete.
-func readCatalogue(fsys fs.FS, dir string, names []string) ([]Tool, []strictyaml.Problem, error) {
+// the file system; with problems servers and tools are incomplete.
+func readCatalogue(fsys fs.FS, dir string, names []string) (*reader, error) {
 	r := &reader{seen: map[string]string{}}
 	for _, name := range names {
 		data, err := readFile(fsys, name)
 		if err != nil {
-			return nil, nil, fmt.Errorf("read the catalogue: %w", err)
+			return nil, fmt.Errorf("read the catalogue: %w", err)
 		}
 		r.read(path.Join(dir, name), data)
 	}
-	return r.tools, r.problems, nil
+	return r, nil
 }
 
 func readFile(fsys fs.FS, name string) ([]byte, error) {
@@ -105,8 +103,8 @@ func (r *reader) server(name, where string, s serverEntry) []strictyaml.Problem 
 	if !ValidServer(name) {
 		return []strictyaml.Problem{{Path: where, Message: ServerRule}}
 	}
-	common := Tool{Attributes: s.Attributes, Data: s.Data, Reach: s.Reach, Env: s.Env, Owner: s.Owner, Labels: s.Labels}
-	problems := common.check(where)
+	s.Name = name
+	problems := s.check(where)
 	for _, tool := range slices.Sorted(maps.Keys(s.Tools)) {
 		at := strictyaml.Field(where+".tools", tool)
 		if !ValidTool(tool) {
@@ -120,5 +118,6 @@ func (r *reader) server(name, where string, s serverEntry) []strictyaml.Problem 
 		problems = append(problems, t.missing(at)...)
 		r.tools = append(r.tools, t)
 	}
+	r.servers = append(r.servers, s.Server)
 	return problems
 }

@@ -13,6 +13,7 @@ const goodCatalogue = `
 version: 1
 servers:
   stripe:
+    description: Takes payments.
     owner: payments-team
     env: production
     data: financial
@@ -31,14 +32,16 @@ servers:
   a.b:
     tools:
       read: {effect: read, data: public, reach: closed, attributes: [web]}
+  only-prompts: {attributes: [web, ai], data: internal}
+  nothing: {}
 `
 
 func TestCatalogueFile(t *testing.T) {
-	tools, problems, err := readCatalogue(fstest.MapFS{"c.yaml": {Data: []byte(goodCatalogue)}}, "dir", []string{"c.yaml"})
-	if err != nil || len(problems) > 0 {
-		t.Fatalf("error %v, problems %v", err, problems)
+	found, err := readCatalogue(fstest.MapFS{"c.yaml": {Data: []byte(goodCatalogue)}}, "dir", []string{"c.yaml"})
+	if err != nil || len(found.problems) > 0 {
+		t.Fatalf("error %v, problems %v", err, found)
 	}
-	c, err := NewCatalogue("", tools)
+	c, err := NewCatalogue("", found.servers, found.tools)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,6 +58,16 @@ func TestCatalogueFile(t *testing.T) {
 	}
 	if !reflect.DeepEqual(c.Tools, want) {
 		t.Errorf("got  %+v\nwant %+v", c.Tools, want)
+	}
+	servers := []Server{
+		{Name: "a.b"},
+		{Name: "nothing"},
+		{Name: "only-prompts", Attributes: []string{"ai", "web"}, Data: "internal"},
+		{Name: "stripe", Description: "Takes payments.", Attributes: []string{"payments"}, Data: "financial", Reach: "external",
+			Env: "production", Owner: "payments-team", Labels: map[string]string{"tier": "1", "freeze": "false"}},
+	}
+	if !reflect.DeepEqual(c.Servers, servers) {
+		t.Errorf("got  %+v\nwant %+v", c.Servers, servers)
 	}
 }
 
@@ -97,9 +110,19 @@ func TestCatalogueProblems(t *testing.T) {
 			"d/c.yaml:5: servers.s.tools.t.labels.k: want a string, this is a truth value in older YAML; put it in quotes"},
 		{"unknown key", tool("atributes: [web], " + rest), "d/c.yaml:5: servers.s.tools.t.atributes: unknown key; did you mean attributes?"},
 		{"command", "version: 1\nservers: {s: {command: sh}}\n",
-			"d/c.yaml:2: servers.s.command: unknown key; known here: attributes, data, reach, env, owner, labels, tools"},
+			"d/c.yaml:2: servers.s.command: unknown key; known here: description, attributes, data, reach, env, owner, labels, tools"},
 		{"effect for all", "version: 1\nservers: {s: {effect: read}}\n",
-			"d/c.yaml:2: servers.s.effect: unknown key; known here: attributes, data, reach, env, owner, labels, tools"},
+			"d/c.yaml:2: servers.s.effect: unknown key; known here: description, attributes, data, reach, env, owner, labels, tools"},
+		{"a server's attributes", "version: 1\nservers:\n  s:\n    attributes:\n      - web\n      - paymens\n",
+			`d/c.yaml:6: servers.s.attributes[1]: unknown value "paymens"; did you mean payments?`},
+		{"a server's reach", "version: 1\nservers:\n  s: {}\n  t:\n    reach: open\n",
+			`d/c.yaml:5: servers.t.reach: unknown value "open"; want one of: closed, external`},
+		{"a server's description", "version: 1\nservers:\n  s:\n    description: \"a\\u202eb\"\n",
+			"d/c.yaml:4: servers.s.description: contains a character that does not show"},
+		{"a server's label", "version: 1\nservers:\n  s:\n    labels:\n      k: \"a\\nb\"\n",
+			"d/c.yaml:5: servers.s.labels.k: contains a character that does not show"},
+		{"a server's pin", "version: 1\nservers: {s: {sha256: abc}}\n",
+			"d/c.yaml:2: servers.s.sha256: unknown key; known here: description, attributes, data, reach, env, owner, labels, tools"},
 		{"bad default, once", "version: 1\nservers:\n  s:\n    data: publik\n    tools:\n      a: {effect: read, reach: closed, attributes: [web]}\n      b: {effect: read, reach: closed, attributes: [web]}\n",
 			`d/c.yaml:4: servers.s.data: unknown value "publik"; did you mean public?`},
 		{"tool without value", "version: 1\nservers: {s: {tools: {t: }}}\n", "d/c.yaml:2: servers.s.tools.t: has no value; give it one or remove the line"},
@@ -110,12 +133,12 @@ func TestCatalogueProblems(t *testing.T) {
 		{"no expansion", tool("attributes: [web], owner: \"${HOME}\", " + rest), ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, problems, err := readCatalogue(fstest.MapFS{"c.yaml": {Data: []byte(c.in)}}, "d", []string{"c.yaml"})
+			found, err := readCatalogue(fstest.MapFS{"c.yaml": {Data: []byte(c.in)}}, "d", []string{"c.yaml"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := ""
-			if err := strictyaml.Err(problems); err != nil {
+			if err := strictyaml.Err(found.problems); err != nil {
 				got = err.Error()
 			}
 			if got != c.want {
@@ -130,10 +153,10 @@ func TestServerInTwoFiles(t *testing.T) {
 		"a.yaml": {Data: []byte("version: 1\nservers:\n  s: {}\n")},
 		"b.yaml": {Data: []byte("version: 1\nservers:\n  t: {}\n  s: {}\n")},
 	}
-	_, problems, err := readCatalogue(fsys, "d", []string{"a.yaml", "b.yaml"})
+	found, err := readCatalogue(fsys, "d", []string{"a.yaml", "b.yaml"})
 	want := "d/b.yaml:4: servers.s: the server is already in d/a.yaml:3"
-	if err != nil || len(problems) != 1 || problems[0].String() != want {
-		t.Errorf("error %v, problems %v", err, problems)
+	if err != nil || len(found.problems) != 1 || found.problems[0].String() != want {
+		t.Errorf("error %v, found %v", err, found)
 	}
 }
 
@@ -141,18 +164,18 @@ func FuzzCatalogueFile(f *testing.F) {
 	f.Add([]byte(goodCatalogue))
 	f.Add([]byte("version: 1\nservers: {s: {tools: {t: {labels: {a: b}}}}}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		tools, problems, err := readCatalogue(fstest.MapFS{"c.yaml": {Data: data}}, "", []string{"c.yaml"})
+		found, err := readCatalogue(fstest.MapFS{"c.yaml": {Data: data}}, "", []string{"c.yaml"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(problems) > 0 {
+		if len(found.problems) > 0 {
 			return
 		}
-		c, err := NewCatalogue("", tools)
+		c, err := NewCatalogue("", found.servers, found.tools)
 		if err != nil {
 			t.Fatalf("the file is accepted, its catalogue is not: %v", err)
 		}
-		encoded, err := encode(c.Tools)
+		encoded, err := encode(c)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,9 +25,12 @@ type tool struct {
 }
 
 type server struct {
-	Owner string    `yaml:"owner"`
-	Env   string    `yaml:"env"`
-	Tools yaml.Node `yaml:"tools"` // a node, because a map would lose the order
+	Owner      string    `yaml:"owner"`
+	Env        string    `yaml:"env"`
+	Attributes []string  `yaml:"attributes"`
+	Data       string    `yaml:"data"`
+	Reach      string    `yaml:"reach"`
+	Tools      yaml.Node `yaml:"tools"` // a node, because a map would lose the order
 
 	names []string
 	tools map[string]tool
@@ -162,6 +165,45 @@ func TestVocabulary(t *testing.T) {
 				t.Errorf("%s: env %q is unknown or repeats the server's", where, tool.Env)
 			}
 		}
+	}
+}
+
+// What a server is follows from its reading tools, by the rule of README.md.
+func TestServersAreWhatTheyShow(t *testing.T) {
+	data := []string{"public", "internal", "personal", "financial", "secret"}
+	reach := []string{"closed", "external"}
+	beside := []string{ // what these show is no content of the server
+		"github.get_secret_scanning_alert", "launchdarkly.get-environments",
+		"mongodb.atlas-streams-discover", "mongodb.search-knowledge",
+		"paddle.get_notification_setting", "paddle.list_notification_settings",
+		"resend.get-webhook", "resend.list-webhooks", "stripe.search_stripe_documentation",
+	}
+	for id, s := range load(t) {
+		reading, domains, gravest, furthest := 0, map[string]int{}, 0, 0
+		for name, tool := range s.tools {
+			if tool.Effect != "read" {
+				continue
+			}
+			reading++
+			for _, a := range tool.Attributes {
+				domains[a]++
+			}
+			if where := id + "." + name; slices.Contains(beside, where) {
+				beside = slices.DeleteFunc(beside, func(s string) bool { return s == where })
+				continue
+			}
+			gravest = max(gravest, slices.Index(data, tool.Data))
+			furthest = max(furthest, slices.Index(reach, tool.Reach))
+		}
+		maps.DeleteFunc(domains, func(_ string, n int) bool { return 2*n < reading })
+		want := slices.Sorted(maps.Keys(domains))
+		if !slices.Equal(s.Attributes, want) || s.Data != data[gravest] || s.Reach != reach[furthest] {
+			t.Errorf("%s: %v, %s, %s; its reading tools say %v, %s, %s",
+				id, s.Attributes, s.Data, s.Reach, want, data[gravest], reach[furthest])
+		}
+	}
+	if len(beside) > 0 {
+		t.Errorf("not among the reading tools: %v", beside)
 	}
 }
 

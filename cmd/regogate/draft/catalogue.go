@@ -2,11 +2,10 @@ package draft
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
-const catalogueHead = `# What each tool of the servers is. Policies decide by this, never by what a server
+const catalogueHead = `# What the servers and their tools are. Policies decide by this, never by what a server
 # says of itself. Saving the file takes effect at once.
 #
 #   attributes  the domains that it works in: ai analytics commerce crm database developer hr identity
@@ -14,12 +13,17 @@ const catalogueHead = `# What each tool of the servers is. Policies decide by th
 #   effect      read < write < destructive < admin (who may do what); execute: code or commands of the caller's
 #   data        public < internal < personal < financial < secret: the most sensitive that it handles
 #   reach       closed, or external: something leaves to, or comes from, the outside world
-#   env owner labels description   may be set as well; what a server's tools have in common, at the server
+#   env owner labels description   may be set as well
 #   sha256      the definition that this was said of; with another one the tool counts as drifted
 #
 # An entry with suggested: true is a guess from words. It is NOT in force: the tool
 # counts as unknown until somebody has judged the entry and removed the mark. A tool
 # without an entry is unknown as well, and the shipped policies show it to nobody.
+#
+# At a server, attributes data reach env owner labels say what the server itself is: its
+# resources, its prompts and its own words, the most sensitive of them. Without all of
+# attributes, data and reach the shipped policies show these to nobody. A tool that
+# leaves one of the six out has the server's.
 version: 1
 `
 
@@ -28,9 +32,21 @@ const catalogueExample = `#
 #   stripe:
 #     owner: payments-team
 #     env: production
+#     attributes: [payments]
+#     data: financial
+#     reach: external
 #     tools:
 #       create_refund: {attributes: [payments], effect: destructive, data: financial, reach: external}
 servers: {}
+`
+
+// serverKeys are what can be said of a server itself, which one that offers no
+// tools needs as well, for its resources and prompts.
+const serverKeys = `    #owner: who answers for it
+    #attributes: [] # with data and reach: what its resources and prompts are; for you to say
+    #data: secret
+    #reach: external
+    env: production # where its calls take effect; the strictest guess
 `
 
 // finding is one server with what is suggested for its tools.
@@ -51,16 +67,15 @@ func catalogueYAML(findings []finding, accept bool) []byte {
 		if f.problem != "" {
 			fmt.Fprintf(&servers, "  # %s: its tools are not known: %s\n", f.name, comment(f.problem))
 		}
-		if len(f.tools) == 0 {
+		if f.problem != "" && len(f.tools) == 0 {
 			continue
 		}
 		empty = false
 		fmt.Fprintf(&servers, "  %s:\n", yamlText(f.name))
-		servers.WriteString("    #owner: who answers for it\n")
-		if slices.ContainsFunc(f.tools, func(s suggestion) bool { return len(s.Attributes) == 0 }) {
-			servers.WriteString("    #attributes: [] # for those of its tools that say none; data and reach can stand here, too\n")
+		servers.WriteString(serverKeys)
+		if len(f.tools) > 0 {
+			servers.WriteString("    tools:\n")
 		}
-		servers.WriteString("    env: production # where its calls take effect; the strictest guess\n    tools:\n")
 		for _, s := range f.tools {
 			writeSuggestion(&servers, s, accept)
 		}

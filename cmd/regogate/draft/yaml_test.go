@@ -1,9 +1,11 @@
 package draft
 
 import (
+	"context"
 	"log/slog"
 	"maps"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -81,7 +83,7 @@ func TestTheCatalogueIsReadBack(t *testing.T) {
 			}
 			findings = append(findings, f)
 		}
-		got := readCatalogue(t, rt, catalogueYAML(findings, accept))
+		got := readCatalogue(rt, catalogueYAML(findings, accept))
 		if !maps.EqualFunc(got, tools, func(a, b registry.Tool) bool { return sameEntry(a, b) }) {
 			rt.Fatalf("read %+v, want %+v", got, tools)
 		}
@@ -93,18 +95,45 @@ func sameEntry(a, b registry.Tool) bool {
 		a.Data == b.Data && a.Reach == b.Reach && a.Env == b.Env && a.SHA256 == b.SHA256 && a.Suggested == b.Suggested
 }
 
-func readCatalogue(t *testing.T, rt *rapid.T, text []byte) map[string]registry.Tool {
+// TestEveryServerHasAnEntry takes the marks from what can be said of a server.
+func TestEveryServerHasAnEntry(t *testing.T) {
+	text := string(catalogueYAML([]finding{{name: "prompts"}, {name: "down", problem: "unavailable"}}, false))
+	text = strings.NewReplacer("    #attributes: []", "    attributes: [web]", "    #", "    ").Replace(text)
+	c := loadCatalogue(t, []byte(text))
+	want := []registry.Server{{
+		Name: "prompts", Attributes: []string{"web"}, Data: "secret", Reach: "external", Env: "production",
+		Owner: "who answers for it",
+	}}
+	if !reflect.DeepEqual(c.Servers, want) {
+		t.Errorf("of\n%s\nthe servers are %+v", text, c.Servers)
+	}
+}
+
+// failing is a test, or one round of it.
+type failing interface {
+	Helper()
+	Context() context.Context
+	Fatalf(format string, args ...any)
+}
+
+func loadCatalogue(t failing, text []byte) *registry.Catalogue {
+	t.Helper()
 	source, err := registry.OpenFS(fstest.MapFS{CatalogueName: {Data: text}}, "written", slog.New(slog.DiscardHandler))
 	if err != nil {
-		rt.Fatalf("%v in\n%s", err, text)
+		t.Fatalf("%v in\n%s", err, text)
 	}
 	defer source.Close()
 	c, err := source.Load(t.Context(), registry.Head{})
 	if err != nil {
-		rt.Fatal(err)
+		t.Fatalf("%v", err)
 	}
+	return c
+}
+
+func readCatalogue(t failing, text []byte) map[string]registry.Tool {
+	t.Helper()
 	tools := map[string]registry.Tool{}
-	for _, tool := range c.Tools {
+	for _, tool := range loadCatalogue(t, text).Tools {
 		tools[tool.Server+"/"+tool.Name] = tool
 	}
 	return tools
