@@ -30,10 +30,11 @@ var mayImport = map[string][]string{
 	"gateway/auth":        {"gateway/mcp", "registry/strictyaml"},
 	"gateway/auth/mint":   {},
 	"gateway/policy":      {"gateway/mcp", "registry/strictyaml"},
+	"gateway/session":     {"registry", "registry/strictyaml"},
 	"gateway/upstream":    {"gateway/mcp", "registry", "registry/strictyaml"},
-	"gateway":             {"gateway/mcp", "gateway/auth", "gateway/policy", "gateway/upstream", "registry", "registry/strictyaml"},
-	"e2e/world":           {"gateway", "gateway/mcp", "gateway/auth", "gateway/auth/mint", "gateway/policy", "gateway/upstream", "registry", "registry/strictyaml", "registry/catalogue", "policies"},
-	"cmd/regogate/draft":  {"e2e/world", "gateway", "gateway/auth/mint", "gateway/mcp", "gateway/policy", "gateway/upstream", "policies", "registry", "registry/catalogue", "registry/strictyaml"},
+	"gateway":             {"gateway/mcp", "gateway/auth", "gateway/policy", "gateway/session", "gateway/upstream", "registry", "registry/strictyaml"},
+	"e2e/world":           {"gateway", "gateway/mcp", "gateway/auth", "gateway/auth/mint", "gateway/policy", "gateway/session", "gateway/upstream", "registry", "registry/strictyaml", "registry/catalogue", "policies"},
+	"cmd/regogate/draft":  {"e2e/world", "gateway", "gateway/auth/mint", "gateway/mcp", "gateway/policy", "gateway/session", "gateway/upstream", "policies", "registry", "registry/catalogue", "registry/strictyaml"},
 	"cmd/regogate":        {"*"},
 }
 
