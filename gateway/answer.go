@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/stream"
 )
 
 // answer writes the response of one exchange: one JSON body, or a stream of
@@ -18,7 +19,12 @@ type answer struct {
 	control  *http.ResponseController
 	patience time.Duration
 
-	onlyStream bool // the client takes no plain JSON
+	onlyStream bool                  // the client takes no plain JSON
+	resumable  func() *stream.Stream // makes the stream that outlives the connection; nil where none does
+	primed     bool                  // it begins with an event to resume from (MCP 2025-11-25)
+
+	begin sync.Once
+	flow  *stream.Stream // set by begin
 
 	mu        sync.Mutex
 	events    *mcp.EventWriter
@@ -66,14 +72,24 @@ func (a *answer) body(status int, kind string, body []byte) {
 
 // stream begins an event stream; calling it again does nothing.
 func (a *answer) stream() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.beginStream()
+	a.begin.Do(func() {
+		if !a.open() || a.resumable == nil {
+			return
+		}
+		a.flow = a.resumable()
+		a.flow.Attach(a, 0, false)
+		if a.primed {
+			a.flow.Prime()
+		}
+	})
 }
 
-func (a *answer) beginStream() {
+// open sends the head of an event stream, and reports whether it did.
+func (a *answer) open() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.started {
-		return
+		return false
 	}
 	h := a.w.Header()
 	h.Set("Content-Type", typeSSE)
@@ -84,40 +100,90 @@ func (a *answer) beginStream() {
 	a.w.WriteHeader(http.StatusOK)
 	a.events = mcp.NewEventWriter(a.w, a.control.Flush)
 	a.err = a.control.Flush()
+	return true
 }
 
-// event sends one message on the stream, which it begins where necessary.
+// event sends one message on the stream, which it begins where necessary. On a
+// stream that can be resumed it outlives the connection.
 func (a *answer) event(message []byte) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.beginStream()
-	a.write(len(message), func() error { return a.events.Write(mcp.Event{Data: message}) })
+	a.stream()
+	if a.flow != nil {
+		a.flow.Send(message)
+		return
+	}
+	_ = a.Event("", message) // a failure shows in failed
 }
 
-// keepAlive sends a comment, so that nothing between here and the client takes
-// the stream for dead.
-func (a *answer) keepAlive() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.streaming {
-		a.write(2, func() error { return a.events.Comment("") })
+// end finishes what event began: nothing is written to the connection any more.
+func (a *answer) end() {
+	a.begin.Do(func() {})
+	if a.flow != nil {
+		a.flow.Finish()
+		a.flow.Detach(a)
 	}
 }
 
-func (a *answer) write(n int, write func() error) {
-	if a.err != nil || !a.streaming {
+// Event, Retry and Comment make the answer a stream.Sink.
+
+// Event writes one event.
+func (a *answer) Event(id string, data []byte) error {
+	return a.write(len(data), func() error { return a.events.Write(mcp.Event{ID: id, Data: data}) })
+}
+
+// Retry tells the client how long to wait before it reconnects.
+func (a *answer) Retry(d time.Duration) error {
+	return a.write(0, func() error { return a.events.Write(mcp.Event{Retry: d}) })
+}
+
+// Comment writes a comment, so that nothing between here and the client takes
+// the stream for dead.
+func (a *answer) Comment() error {
+	return a.write(2, func() error { return a.events.Comment("") })
+}
+
+// keepAlive is Comment on whatever carries the answer.
+func (a *answer) keepAlive() {
+	a.stream()
+	if a.flow != nil {
+		a.flow.KeepAlive()
 		return
+	}
+	_ = a.Comment()
+}
+
+func (a *answer) write(n int, write func() error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err != nil || !a.streaming {
+		return a.err
 	}
 	a.deadline()
 	if a.err = write(); a.err == nil {
 		a.bytes += int64(n)
 	}
+	return a.err
+}
+
+// isStreaming reports whether the answer has begun as a stream.
+func (a *answer) isStreaming() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.streaming
 }
 
 func (a *answer) failed() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.err != nil
+}
+
+// flush has a short answer on its way before the handler returns.
+func (a *answer) flush() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.started && !a.streaming && a.err == nil {
+		_ = a.control.Flush()
+	}
 }
 
 func (a *answer) deadline() {

@@ -2,8 +2,8 @@ package gateway
 
 import (
 	"context"
-	"maps"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -19,11 +19,12 @@ type conversation struct {
 	principal    string
 	capabilities jsontext.Value
 
-	mu     sync.Mutex
-	judge  *judge              // of the latest request
-	seen   prints              // what the client knows of its lists, as far as its stream told it
-	tasks  map[string]target   // tools by the tasks they started, as the server names them
-	resub  sync.Once
+	mu      sync.Mutex
+	used    time.Time
+	judge   *judge             // of the latest request
+	seen    prints             // what the client knows of its lists, as far as a stream told it
+	tasks   map[taskKey]target // tools by the tasks that they started
+	resumed sync.Once          // its subscriptions
 }
 
 // mostTasks bounds how many running tasks of a session are told of by
@@ -44,9 +45,46 @@ func (x *exchange) conversation() *conversation {
 	}
 	x.g.mu.Unlock()
 	c.mu.Lock()
-	c.judge = x.judge()
+	c.judge, c.used = x.judge(), time.Now()
 	c.mu.Unlock()
 	return c
+}
+
+// use keeps the conversation from being taken for idle.
+func (c *conversation) use() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.used = time.Now()
+}
+
+// sweep ends the conversations of sessions that nobody uses here any more.
+func (g *Gateway) sweep(idle time.Duration) {
+	g.mu.Lock()
+	var over []string
+	for id, c := range g.talks {
+		c.mu.Lock()
+		if time.Since(c.used) > idle {
+			over = append(over, id)
+		}
+		c.mu.Unlock()
+	}
+	g.mu.Unlock()
+	for _, id := range over {
+		g.endConversation(id)
+	}
+}
+
+// knows is what the session's stream has told the client of its lists.
+func (c *conversation) knows() prints {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.seen
+}
+
+func (c *conversation) know(p prints) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.seen = p
 }
 
 // endConversation forgets a session's live side and ends what hangs on it.
@@ -106,10 +144,7 @@ func (c *conversation) about(now pinned, route, server string, m *mcp.Message) (
 	case mcp.NotifyResourceUpdated:
 		return updated(now, server, m)
 	case mcp.NotifyTaskStatus:
-		c.mu.Lock()
-		tasks := maps.Clone(c.tasks)
-		c.mu.Unlock()
-		return c.taskStatus(tasks, server, m)
+		return c.taskStatus(server, m)
 	case mcp.NotifyElicited:
 		if route == "" {
 			params, err := exposeElicitation(m.Params, server)
@@ -128,7 +163,7 @@ func updated(now pinned, server string, m *mcp.Message) (target, *mcp.Message) {
 	if err != nil {
 		return target{}, nil
 	}
-	return located(now, server, uri.URI)[0], m
+	return now.catalog.located(server, uri.URI)[0], m
 }
 
 func (s *site) target() target {

@@ -13,6 +13,7 @@ import (
 	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/mcp"
 	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/session"
 )
 
 // exchange is one HTTP request on its way through the gateway. It belongs to
@@ -34,12 +35,14 @@ type exchange struct {
 	era       mcp.Era
 	version   string
 	meta      mcp.Meta
-	session   Session
+	session   session.Session
+	talk      *conversation // of the session; nil in the modern era
 
 	outcome string // code of the fault, or codeOK
 	cause   error
-	tool    string // exposed name, for the log
+	thing   string // what the request is about, as the client knows it; for the log
 	records []*policy.Record
+	later   []func() // what the records still need, and the client does not wait for
 }
 
 // routePath is the path of the exchange's MCP endpoint.
@@ -60,9 +63,9 @@ func (x *exchange) request() policy.Request {
 	}
 }
 
-func (x *exchange) client() Implementation {
+func (x *exchange) client() session.Implementation {
 	if x.era == mcp.Modern {
-		return Implementation{Name: x.meta.Client.Name, Version: x.meta.Client.Version}
+		return session.Implementation{Name: x.meta.Client.Name, Version: x.meta.Client.Version}
 	}
 	return x.session.Client
 }
@@ -77,7 +80,7 @@ func measure(stage *time.Duration, from time.Time) time.Time {
 // refuse ends the exchange with a fault.
 func (x *exchange) refuse(f *fault) {
 	x.outcome, x.cause = f.code, f.cause
-	if x.answer.streaming {
+	if x.answer.isStreaming() {
 		if f.rpc != nil {
 			x.answer.event(x.errorBody(f))
 		}
@@ -137,7 +140,14 @@ func (x *exchange) finish() {
 		}
 		x.outcome = codeInternal
 	}
+	x.answer.end()
 	x.stages.total = time.Since(x.start)
+	if len(x.later) > 0 {
+		x.answer.flush()
+		for _, f := range x.later {
+			f()
+		}
+	}
 	x.hand()
 	level := slog.LevelInfo
 	if x.outcome == codeInternal {
@@ -150,7 +160,8 @@ func (x *exchange) finish() {
 const (
 	keyRequest = "request_id"
 	keyServer  = "server"
-	keyTool    = "tool"
+	keyKind    = "kind"
+	keyName    = "name"
 	keyError   = "error"
 )
 
@@ -173,8 +184,8 @@ func (x *exchange) attrs() []slog.Attr {
 	if x.msg != nil {
 		attrs = append(attrs, slog.String("mcp_method", loggable(clip(x.msg.Method))), slog.String("protocol_version", x.version))
 	}
-	if x.tool != "" {
-		attrs = append(attrs, slog.String(keyTool, loggable(clip(x.tool))))
+	if x.thing != "" {
+		attrs = append(attrs, slog.String(keyName, loggable(clip(x.thing))))
 	}
 	if x.cause != nil {
 		attrs = append(attrs, slog.String(keyError, loggable(x.cause.Error())))

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/session"
 )
 
 // fault is how a request ends without a result: one row of the table of
@@ -36,11 +37,12 @@ const (
 	codeSession        = "unknown_session"
 	codeSessionMissing = "missing_session"
 	codeSessionsFull   = "too_many_sessions"
+	codeSessionsDown   = "sessions_unavailable"
 	codeMethod         = "method_not_found"
 	codeBusy           = "too_many_requests"
 	codePolicyNotReady = "policy_not_ready"
 	codeRegistryStale  = "registry_stale"
-	codeUnknownTool    = "unknown_tool"
+	codeUnknown        = "unknown"
 	codeScope          = "insufficient_scope"
 	codeDenied         = "denied"
 	codeGone           = "client_gone"
@@ -85,9 +87,21 @@ func faultAccept() *fault {
 		mcp.NewError(mcp.CodeInvalidRequest, "accept application/json, text/event-stream or both"))
 }
 
+// faultSession tells a session that is not there from one that cannot be
+// reached now: that one must not be given up.
 func faultSession(err error) *fault {
-	return &fault{status: http.StatusNotFound, code: codeSession, cause: err,
-		rpc: mcp.NewError(mcp.CodeInvalidRequest, "session not found: initialize again")}
+	switch {
+	case errors.Is(err, session.ErrUnknown):
+		return &fault{status: http.StatusNotFound, code: codeSession, cause: err,
+			rpc: mcp.NewError(mcp.CodeInvalidRequest, "session not found: initialize again")}
+	case errors.Is(err, session.ErrFull):
+		return faultBusy(codeSessionsFull, "too many sessions: end one and try again")
+	case errors.Is(err, session.ErrTooLarge):
+		return faultRPC(http.StatusOK, codeMalformed, mcp.NewError(mcp.CodeInvalidParams, "a session does not hold that much"))
+	}
+	f := faultRPC(http.StatusServiceUnavailable, codeSessionsDown, mcp.NewError(mcp.CodeUnavailable, "sessions cannot be reached now: try again"))
+	f.retryAfter, f.cause = time.Second, err
+	return f
 }
 
 func faultNoSession() *fault {
@@ -119,10 +133,21 @@ func faultNotReady(code string) *fault {
 	return faultRPC(http.StatusOK, code, err)
 }
 
-// faultUnknownTool is the one answer to a name that is hidden, unregistered or
-// not there at all; nothing in it tells these apart.
-func faultUnknownTool(name string) *fault {
-	return faultRPC(http.StatusOK, codeUnknownTool, mcp.NewError(mcp.CodeInvalidParams, "Unknown tool: "+clip(name)))
+// faultUnknown is the one answer to a name that is hidden, unregistered or not
+// there at all; nothing in it tells these apart. kind is tool, prompt or task.
+func faultUnknown(kind, name string) *fault {
+	return faultRPC(http.StatusOK, codeUnknown, mcp.NewError(mcp.CodeInvalidParams, "Unknown "+kind+": "+clip(name)))
+}
+
+// unknownResource is the same for a URI, in the words of the client's era.
+func (x *exchange) unknownResource(uri string) *fault {
+	code := mcp.CodeResourceNotFound
+	if x.era == mcp.Modern {
+		code = mcp.CodeInvalidParams
+	}
+	err := mcp.NewError(code, "Resource not found")
+	err.Data = object(mcp.Set{Name: "uri", Value: mcp.String(clip(uri))})
+	return faultRPC(http.StatusOK, codeUnknown, err)
 }
 
 func faultScope(decisionID string, reasons []string, challenge string) *fault {

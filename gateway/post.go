@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/session"
+	"github.com/regogate/regogate/gateway/stream"
 )
 
 // post serves one message from a client. Who sent it is already known.
@@ -36,15 +38,11 @@ func (x *exchange) post() *fault {
 		x.answer.empty(http.StatusAccepted)
 		return nil
 	case mcp.Response:
-		// Nothing was asked of the client, so nothing waits for this.
+		x.answered()
 		x.answer.empty(http.StatusAccepted)
 		return nil
 	}
-	m, ok := methods[x.msg.Method]
-	if !ok || !m.in(x.era) {
-		return faultMethod(x.era, x.msg.Method)
-	}
-	return m.serve(x)
+	return x.serveRequest()
 }
 
 // readBody reads the whole body before anything is done with it: net/http
@@ -125,21 +123,29 @@ func (x *exchange) findSession() *fault {
 		return faultNoSession()
 	}
 	if len(ids) > 1 {
-		return faultSession(errNoSession)
+		return faultSession(session.ErrUnknown)
 	}
 	s, err := x.g.sessions.Use(x.ctx, ids[0], x.principal.Key())
 	if err != nil {
 		return faultSession(err)
 	}
 	x.session = s
+	x.talk = x.conversation()
+	x.answer.resumable = func() *stream.Stream { return x.g.hub.New(s.ID) }
+	x.answer.primed = s.Version >= mcp.V20251125
 	return nil
 }
 
 // reply ends the exchange with the result of a request.
-func (x *exchange) reply(body []byte) {
-	if x.answer.onlyStream || x.answer.streaming {
+func (x *exchange) reply(body []byte) { x.replyWith(http.StatusOK, body) }
+
+// replyAs ends the exchange with a server's answer.
+func (x *exchange) replyAs(m *mcp.Message) { x.replyWith(x.statusOf(m), m.Append(nil)) }
+
+func (x *exchange) replyWith(status int, body []byte) {
+	if x.answer.onlyStream || x.answer.isStreaming() {
 		x.answer.event(body)
 		return
 	}
-	x.answer.json(http.StatusOK, body)
+	x.answer.json(status, body)
 }

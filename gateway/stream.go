@@ -2,14 +2,20 @@ package gateway
 
 import (
 	"crypto/sha256"
+	"errors"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/session"
+	"github.com/regogate/regogate/gateway/stream"
 )
 
-// get serves the legacy era's server-to-client stream: it tells the client
-// when the set of tools that it may see has changed, and only then. A session
-// has one such stream; opening another ends the one before.
+// get serves a stream of the legacy era: the rest of one that was cut off, or
+// the session's own, which tells the client what belongs to none of its
+// requests. A session has one such stream; opening another ends the one before.
 func (x *exchange) get() *fault {
 	if _, sse := accepts(x.r.Header); !sse {
 		return faultAccept()
@@ -18,16 +24,30 @@ func (x *exchange) get() *fault {
 		return f
 	}
 	x.version = x.session.Version
-	end := x.g.streams.open(x.session.ID)
-	defer x.g.streams.close(x.session.ID, end)
+	own := x.g.hub.Standing(x.session.ID)
+	s, after, resume := x.g.hub.Find(x.session.ID, x.r.Header.Get("Last-Event-ID"))
+	if !resume {
+		s = own
+	}
+	x.answer.resumable = nil // it is a stream that is there
 	x.answer.stream()
-	x.watch(end)
+	detached := s.Attach(&x.answer, after, resume)
+	defer s.Detach(&x.answer)
+	if s != own {
+		x.lasts(detached, func() bool { s.KeepAlive(); return true }, func() bool { return true })
+		return nil
+	}
+	if x.answer.primed && !resume {
+		s.Prime()
+	}
+	x.watch(s, detached)
 	return nil
 }
 
-// watch runs until the client leaves, the token expires, another stream takes
-// over or the gateway drains.
-func (x *exchange) watch(end <-chan struct{}) {
+// lasts runs until the client leaves, the token expires, the gateway drains or
+// end is closed. tick is called now and then, change at once and whenever the
+// policy or the catalog is another one; either ends it by false.
+func (x *exchange) lasts(end <-chan struct{}, tick, change func() bool) {
 	var expires <-chan time.Time // never, for the anonymous principal
 	if at := x.principal.Expires; !at.IsZero() {
 		timer := time.NewTimer(time.Until(at))
@@ -36,9 +56,8 @@ func (x *exchange) watch(end <-chan struct{}) {
 	}
 	alive := time.NewTicker(keepAliveEvery)
 	defer alive.Stop()
-	change := x.g.changes.next()
-	seen, known := x.fingerprint()
-	for !x.answer.failed() {
+	changes := x.g.changes.next()
+	for on := change(); on; {
 		select {
 		case <-x.ctx.Done():
 			return
@@ -49,43 +68,108 @@ func (x *exchange) watch(end <-chan struct{}) {
 		case <-expires:
 			return
 		case <-alive.C:
-			// A session with an open stream is in use; one that ended for
-			// its age takes its stream along.
-			if _, err := x.g.sessions.Use(x.ctx, x.session.ID, x.principal.Key()); err != nil {
-				return
-			}
-			x.answer.keepAlive()
-		case <-change:
-			change = x.g.changes.next()
-			print, ok := x.fingerprint()
-			if ok && known && print != seen {
-				x.answer.event([]byte(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`))
-			}
-			if ok {
-				seen, known = print, true
-			}
+			on = tick()
+		case <-changes:
+			changes = x.g.changes.next()
+			on = change()
 		}
 	}
 }
 
-// fingerprint identifies the set of tools that the principal may see now; ok
-// is false while that cannot be decided, or not in time.
-func (x *exchange) fingerprint() (sum [sha256.Size]byte, ok bool) {
+// watch keeps the session's own stream.
+func (x *exchange) watch(s *stream.Stream, detached <-chan struct{}) {
+	w := &watcher{x: x, wanted: everyList, seen: x.talk.knows()}
+	tell := func() bool {
+		for _, method := range w.changed() {
+			s.Send(mcp.NewRequest(mcp.ID{}, method, nil).Append(nil))
+		}
+		x.talk.know(w.seen)
+		return true
+	}
+	x.lasts(detached, func() bool {
+		// A session with an open stream is in use; one that ended for its age
+		// takes its stream along.
+		if _, err := x.g.sessions.Use(x.ctx, x.session.ID, x.principal.Key()); errors.Is(err, session.ErrUnknown) {
+			return false
+		}
+		x.talk.use()
+		s.KeepAlive()
+		return !w.missed || tell()
+	}, tell)
+}
+
+// prints identify what a principal may see of each list.
+type prints [listings]print
+
+type print struct {
+	sum   [sha256.Size]byte
+	known bool
+}
+
+var everyList = [listings]bool{true, true, true, true}
+
+// watcher finds out which lists have changed for one client.
+type watcher struct {
+	x      *exchange
+	wanted [listings]bool
+	seen   prints
+	missed bool // something could not be decided
+}
+
+// changed returns the notifications that are due: of lists that are known to be
+// other ones than before.
+func (w *watcher) changed() (methods []string) {
+	after := w.x.prints(w.wanted)
+	w.missed = false
+	for list := range listings {
+		switch {
+		case !w.wanted[list]:
+			continue
+		case !after[list].known:
+			w.missed = true
+			continue
+		case w.seen[list].known && w.seen[list] != after[list] && !slices.Contains(methods, lists[list].changed):
+			methods = append(methods, lists[list].changed)
+		}
+		w.seen[list] = after[list]
+	}
+	return methods
+}
+
+// prints looks at the lists that are wanted. Those that cannot be decided now,
+// or not in time, stay unknown.
+func (x *exchange) prints(wanted [listings]bool) (p prints) {
 	now, f := x.pin()
 	if f != nil {
-		return sum, false
+		return p
 	}
-	visible, f := x.see(now, now.catalog.route(x.server))
+	for list := range listings {
+		if !wanted[list] {
+			continue
+		}
+		if len(now.catalog.shelf(x.server).lists[list].offers) == 0 {
+			p[list].known = true
+			continue
+		}
+		if visible, f := x.see(now, list); f == nil {
+			p[list] = printOf(visible)
+		}
+	}
 	x.hand() // a stream is long: its records must neither wait for its end nor pile up
-	if f != nil {
-		return sum, false
+	return p
+}
+
+func printOf(offers []*offer) print {
+	p := print{known: true}
+	if len(offers) == 0 {
+		return p
 	}
 	h := sha256.New()
-	for _, t := range visible {
-		h.Write(t.digest[:])
+	for _, o := range offers {
+		h.Write(o.digest[:])
 	}
-	h.Sum(sum[:0])
-	return sum, true
+	h.Sum(p.sum[:0])
+	return p
 }
 
 // endSession serves DELETE.
@@ -96,49 +180,9 @@ func (x *exchange) endSession() *fault {
 	if err := x.g.sessions.Close(x.ctx, x.session.ID, x.principal.Key()); err != nil {
 		return faultSession(err)
 	}
+	x.g.endConversation(x.session.ID)
 	x.answer.empty(http.StatusNoContent)
 	return nil
-}
-
-// streams is the open server-to-client streams, by session.
-type streams struct {
-	mu   sync.Mutex
-	ends map[string]chan struct{}
-}
-
-// open makes the caller's stream the session's only one; the channel closes
-// when it has to end.
-func (s *streams) open(session string) chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ends == nil {
-		s.ends = map[string]chan struct{}{}
-	}
-	if before := s.ends[session]; before != nil {
-		close(before)
-	}
-	end := make(chan struct{})
-	s.ends[session] = end
-	return end
-}
-
-// close forgets the caller's stream if it is still the session's.
-func (s *streams) close(session string, end chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ends[session] == end {
-		delete(s.ends, session)
-	}
-}
-
-// end ends the session's stream, if it has one.
-func (s *streams) end(session string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if end := s.ends[session]; end != nil {
-		close(end)
-		delete(s.ends, session)
-	}
 }
 
 // broadcast wakes everybody who waits, at once and any number of times.

@@ -221,31 +221,41 @@ func item(i *policy.Item, err error) *policy.Item {
 // leads every other URI to that server, too: tools may link to resources that
 // no list has, and the policy sees that they have no definition.
 func (x *exchange) located(now pinned, uri string) []target {
-	from := time.Now()
-	defer func() { measure(&x.stages.registry, from) }()
+	defer func(from time.Time) { measure(&x.stages.registry, from) }(time.Now())
+	return now.catalog.located(x.server, uri)
+}
+
+func (c *catalog) located(route, uri string) []target {
 	var found []target
-	for _, s := range now.catalog.shelf(x.server).sites {
-		lists := now.catalog.shelf(s.name).lists
-		if o := lists[resourceList].byName[uri]; o != nil {
-			found = append(found, o.target())
-			continue
-		}
-		for _, o := range lists[templateList].offers {
-			if o.definition.Match(uri) {
-				found = append(found, o.instance(uri))
-				break
-			}
+	for _, s := range c.shelf(route).sites {
+		if o := c.shelf(s.name).find(uri); o != nil {
+			found = append(found, *o)
 		}
 	}
 	if len(found) > 0 {
 		return found
 	}
-	r := policy.Resource{Server: x.server, URI: uri, Facts: now.catalog.facts(x.server)}
+	r := policy.Resource{Server: route, URI: uri, Facts: c.facts(route)}
 	return []target{{
-		server: x.server, own: uri, item: item(policy.NewResourceItem(r)),
-		name:  policy.Name{Kind: policy.KindResource, Server: x.server, Name: uri},
-		known: now.catalog.has(x.server, "resources"),
+		server: route, own: uri, item: item(policy.NewResourceItem(r)),
+		name:  policy.Name{Kind: policy.KindResource, Server: route, Name: uri},
+		known: c.has(route, "resources"),
 	}}
+}
+
+// find finds a URI among what one server lists.
+func (s shelf) find(uri string) *target {
+	if o := s.lists[resourceList].byName[uri]; o != nil {
+		t := o.target()
+		return &t
+	}
+	for _, o := range s.lists[templateList].offers {
+		if o.definition.Match(uri) {
+			t := o.instance(uri)
+			return &t
+		}
+	}
+	return nil
 }
 
 // instance is the resource that a template gives for a URI.
@@ -308,40 +318,4 @@ func (x *exchange) about(t target) {
 	if t.offer != nil {
 		x.thing = t.offer.exposed
 	}
-}
-
-// forward sends the request to the one backend and gives its answer back, byte
-// for byte but for what belongs to the client's leg.
-func (x *exchange) forward(now pinned, t target, u *use) *fault {
-	var sets []mcp.Set
-	if u.state != "" {
-		state, f := x.openState(t, u)
-		if f != nil {
-			return f
-		}
-		sets = append(sets, mcp.Set{Name: "requestState", Value: mcp.String(state)})
-	}
-	ctx, end := x.callContext()
-	defer end()
-	stop := x.keepAlive()
-	from := time.Now()
-	answer, err := x.g.pool.Do(ctx, upstream.Call{
-		Server: t.server, Peer: x.peer(), Method: u.method, Params: u.params(t.own, sets...), LogLevel: x.logLevel(),
-		Notify: x.passOn(t), Ask: x.asker(t),
-	})
-	stop()
-	measure(&x.stages.upstream, from)
-	if err != nil {
-		return x.backendFault(ctx, t.server, err)
-	}
-	answer.ID = x.msg.ID
-	if f := x.fit(now, t, u, answer); f != nil {
-		return f
-	}
-	if x.g.config.ServerTiming && !x.answer.streaming {
-		x.stages.total = time.Since(x.start)
-		x.w.Header().Set("Server-Timing", x.stages.serverTiming())
-	}
-	x.replyAs(answer)
-	return nil
 }

@@ -1,0 +1,130 @@
+package gateway
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/session"
+)
+
+// subscribe answers resources/subscribe. The session remembers it, so that a
+// replica that takes the session up can subscribe anew.
+func (x *exchange) subscribe() *fault {
+	params, err := mcp.ReadURI(x.msg.Params)
+	if err != nil {
+		return faultParams(err)
+	}
+	now, f := x.pin()
+	if f != nil {
+		return f
+	}
+	t, ok := x.choose(now, mcp.MethodSubscribe, x.located(now, params.URI))
+	if !ok {
+		return x.unknownResource(params.URI)
+	}
+	ctx, end := x.callContext()
+	defer end()
+	from := time.Now()
+	answer, e := x.g.pool.Subscribe(ctx, t.server, x.talk, params.URI)
+	measure(&x.stages.upstream, from)
+	if e != nil {
+		return x.backendFault(ctx, t.server, e)
+	}
+	if answer.Error == nil {
+		kept := x.session
+		kept.Subscriptions = append(without(kept.Subscriptions, params.URI), session.Subscription{Server: t.server, URI: params.URI})
+		if err := x.g.sessions.Save(ctx, kept); err != nil {
+			_ = x.g.pool.Unsubscribe(ctx, t.server, x.talk, params.URI)
+			return faultSession(err)
+		}
+	}
+	answer.ID = x.msg.ID
+	x.replyAs(answer)
+	return nil
+}
+
+// unsubscribe answers resources/unsubscribe. What the session has subscribed
+// may always be given up, whatever the policy says of it by now; there is
+// nothing else to give up, and nothing is told of it.
+func (x *exchange) unsubscribe() *fault {
+	params, err := mcp.ReadURI(x.msg.Params)
+	if err != nil {
+		return faultParams(err)
+	}
+	ctx, end := x.callContext()
+	defer end()
+	kept := x.session
+	for _, s := range x.session.Subscriptions {
+		if s.URI != params.URI {
+			continue
+		}
+		if err := x.g.pool.Unsubscribe(ctx, s.Server, x.talk, s.URI); err != nil {
+			return x.backendFault(ctx, s.Server, err)
+		}
+		kept.Subscriptions = dropSubscription(kept.Subscriptions, s.URI)
+	}
+	if len(kept.Subscriptions) != len(x.session.Subscriptions) {
+		if err := x.g.sessions.Save(ctx, kept); err != nil {
+			return faultSession(err)
+		}
+	}
+	return x.ping() // the empty result
+}
+
+func dropSubscription(list []session.Subscription, uri string) []session.Subscription {
+	return slices.DeleteFunc(slices.Clone(list), func(s session.Subscription) bool { return s.URI == uri })
+}
+
+// resubscribe has a session that another replica began hear of its resources
+// from here, once.
+func (c *conversation) resubscribe(subscriptions []session.Subscription) {
+	c.resumed.Do(func() {
+		for _, s := range subscriptions {
+			j := c.latest()
+			now, code := j.now()
+			if code != "" {
+				continue
+			}
+			ctx, cancel := context.WithTimeout(c.g.closing, askWait)
+			t := now.catalog.located(s.Server, s.URI)[0]
+			if t.known && j.tells(ctx, mcp.MethodSubscribe, t) {
+				_, _ = c.g.pool.Subscribe(ctx, s.Server, c, s.URI) // the pool goes on trying
+			}
+			cancel()
+		}
+	})
+}
+
+// setLevel answers logging/setLevel. The session remembers the level, and each
+// server is told with the next request to it; those with which the session has
+// a conversation are told at once, where the policy lets them be.
+func (x *exchange) setLevel() *fault {
+	level, err := mcp.ReadSetLevel(x.msg.Params)
+	if err != nil {
+		return faultParams(err)
+	}
+	now, f := x.pin()
+	if f != nil {
+		return f
+	}
+	ctx, end := x.callContext()
+	defer end()
+	kept := x.session
+	kept.LogLevel = level
+	if err := x.g.sessions.Save(ctx, kept); err != nil {
+		return faultSession(err)
+	}
+	x.session = kept
+	for _, server := range x.g.pool.Open(x.talk.Key()) {
+		s := now.catalog.site(server)
+		if s == nil || x.server != "" && x.server != server || !s.state.Has("logging", "") {
+			continue
+		}
+		if t := s.target(); x.allowed(now, x.question(mcp.MethodSetLevel, t), t.name) {
+			x.setLevelOf(ctx, server, level)
+		}
+	}
+	return x.ping() // the empty result
+}
