@@ -7,8 +7,9 @@ import (
 )
 
 // Codes of JSON-RPC errors: those of JSON-RPC 2.0 section 5.1, those that MCP
-// 2026-07-28 reserves, and our own, which stay outside the reserved range
-// -32768 to -32000 and follow HTTP's numbers.
+// 2026-07-28 reserves, two that it retires and legacy peers know, and our own,
+// which stay outside the reserved range -32768 to -32000 and follow HTTP's
+// numbers.
 const (
 	CodeParse          = -32700
 	CodeInvalidRequest = -32600
@@ -19,6 +20,9 @@ const (
 	CodeHeaderMismatch     = -32020
 	CodeMissingCapability  = -32021
 	CodeUnsupportedVersion = -32022
+
+	CodeResourceNotFound = -32002
+	CodeURLElicitation   = -32042
 
 	CodeForbidden       = 403
 	CodeTooManyRequests = 429

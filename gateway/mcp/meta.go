@@ -16,6 +16,7 @@ const (
 	MetaLogLevel           = metaPrefix + "logLevel"
 	MetaServerInfo         = metaPrefix + "serverInfo"
 	MetaSubscriptionID     = metaPrefix + "subscriptionId"
+	MetaRelatedTask        = metaPrefix + "related-task" // legacy
 
 	metaPrefix = "io.modelcontextprotocol/"
 )
@@ -96,7 +97,7 @@ func (m *Meta) take(key []byte, value jsontext.Value) *Error {
 // one of the protocol's.
 func foldedMeta(name string) *Error {
 	key := foldedKey(name, MetaProgressToken, MetaProtocolVersion, MetaClientInfo,
-		MetaClientCapabilities, MetaLogLevel, MetaServerInfo, MetaSubscriptionID)
+		MetaClientCapabilities, MetaLogLevel, MetaServerInfo, MetaSubscriptionID, MetaRelatedTask)
 	if key != "" {
 		return caseError("_meta", name, key)
 	}

@@ -94,36 +94,48 @@ func ReadList(params jsontext.Value) (List, *Error) {
 type Call struct {
 	Name      string         // as the client knows the tool; any text
 	Arguments jsontext.Value // an object, or nil where the client sent none
+	Task      jsontext.Value // an object, or nil where the client does not ask for a task (legacy)
+	Retry
 
 	params jsontext.Value
 }
 
-// ReadCall reads the params of a tools/call request. Members other than the
-// two stay where they are and are forwarded. The error is CodeInvalidParams
-// where name is missing or arguments is no object, and CodeInvalidRequest as
-// Fields says.
+// ReadCall reads the params of a tools/call request. Members that it does not
+// know stay where they are and are forwarded. The error is CodeInvalidParams
+// where name is missing, arguments or task is no object or Retry is malformed,
+// and CodeInvalidRequest as Fields says.
 func ReadCall(params jsontext.Value) (*Call, *Error) {
 	fields, e := Fields(params, "params", "name", "arguments", "task", "inputResponses", "requestState", "_meta")
 	if e != nil {
 		return nil, e
 	}
-	name, ok := Text(fields[0])
-	arguments := fields[1]
-	switch {
-	case !ok:
+	c := &Call{Arguments: fields[1], Task: fields[2], params: params}
+	var ok bool
+	if c.Name, ok = Text(fields[0]); !ok {
 		return nil, NewError(CodeInvalidParams, "params.name must be a string")
-	case arguments != nil && arguments.Kind() != '{':
-		return nil, NewError(CodeInvalidParams, "params.arguments must be an object")
 	}
-	return &Call{Name: name, Arguments: arguments, params: params}, nil
+	for i, name := range []string{1: "arguments", 2: "task"} {
+		if v := fields[i]; name != "" && v != nil && v.Kind() != '{' {
+			return nil, NewError(CodeInvalidParams, "params."+name+" must be an object")
+		}
+	}
+	if c.Retry, e = readRetry(fields[3], fields[4]); e != nil {
+		return nil, e
+	}
+	return c, nil
 }
 
 // Params returns the params for a backend that knows the tool as name: those
 // of the client with the name and what else sets says changed, and every other
 // byte as it was. The result does not alias the client's bytes.
 func (c *Call) Params(name string, sets ...Set) jsontext.Value {
-	// ReadCall has seen that params are an object, so edit cannot fail.
-	params, _ := edit(c.params, append([]Set{{Name: "name", Value: String(name)}}, sets...))
+	return replace(c.params, "name", String(name), sets)
+}
+
+// replace returns params with one member replaced and what else sets says
+// changed. A reader has seen that they are an object, so edit cannot fail.
+func replace(params jsontext.Value, name string, value jsontext.Value, sets []Set) jsontext.Value {
+	params, _ = edit(params, append([]Set{{Name: name, Value: value}}, sets...))
 	return params
 }
 
@@ -158,4 +170,45 @@ func ReadResultType(result jsontext.Value) (string, error) {
 		return "", errors.New("resultType is not a string")
 	}
 	return kind, nil
+}
+
+// ReadSetLevel returns the level that a logging/setLevel request names. The
+// error is CodeInvalidParams where it is none of the eight, and
+// CodeInvalidRequest as Fields says.
+func ReadSetLevel(params jsontext.Value) (level string, e *Error) {
+	fields, e := Fields(params, "params", "level", "_meta")
+	if e != nil {
+		return "", e
+	}
+	level, _ = Text(fields[0])
+	if !IsLogLevel(level) {
+		return "", NewError(CodeInvalidParams, "params.level must be one of debug, info, notice, warning, error, critical, alert, emergency")
+	}
+	return level, nil
+}
+
+// Progress is the params of a notifications/progress, of either side.
+type Progress struct {
+	Token jsontext.Value // a string or an integer, as it was written
+
+	params jsontext.Value
+}
+
+// ReadProgress reads the params of a notifications/progress. The error is
+// CodeInvalidParams where progressToken is neither a string nor an integer, and
+// CodeInvalidRequest as Fields says.
+func ReadProgress(params jsontext.Value) (*Progress, *Error) {
+	fields, e := Fields(params, "params", MetaProgressToken, "progress", "total", "message", "_meta")
+	if e != nil {
+		return nil, e
+	}
+	if !validID(fields[0]) {
+		return nil, NewError(CodeInvalidParams, "params.progressToken must be a string or an integer")
+	}
+	return &Progress{Token: fields[0], params: params}, nil
+}
+
+// Params is Call.Params for a progress token, which is a string or an integer.
+func (p *Progress) Params(token jsontext.Value, sets ...Set) jsontext.Value {
+	return replace(p.params, MetaProgressToken, token, sets)
 }

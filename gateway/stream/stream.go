@@ -2,6 +2,7 @@ package stream
 
 import (
 	"container/list"
+	"slices"
 	"sort"
 	"strconv"
 	"sync"
@@ -175,6 +176,8 @@ func (s *Stream) Attach(sink Sink, after uint64, resume bool) (detached <-chan s
 	s.replace(c)
 	if resume {
 		c.pos = min(after, s.last)
+		// A write that failed may have arrived all the same.
+		s.taken(c.pos)
 	} else {
 		for s.conn == c && len(s.leaving) > 0 {
 			s.changed.Wait()
@@ -201,18 +204,9 @@ func (s *Stream) Detach(sink Sink) {
 	if s.conn != nil && s.conn.sink == sink {
 		s.replace(nil)
 	}
-	for s.isLeaving(sink) {
+	for slices.ContainsFunc(s.leaving, func(c *conn) bool { return c.sink == sink }) {
 		s.changed.Wait()
 	}
-}
-
-func (s *Stream) isLeaving(sink Sink) bool {
-	for _, c := range s.leaving {
-		if c.sink == sink {
-			return true
-		}
-	}
-	return false
 }
 
 // idle waits until nobody is writing to the sink that is attached, and returns
@@ -229,10 +223,15 @@ func (s *Stream) deliver(c *conn, e event) {
 	id := s.id + "-" + strconv.FormatUint(e.n, 10)
 	if s.write(c, func() error { return c.sink.Event(id, e.data) }) {
 		c.pos = e.n
-		if e.n > s.sent {
-			s.sent = e.n
-			s.hub.rank(s)
-		}
+		s.taken(e.n)
+	}
+}
+
+// taken notes that a client has everything up to the event with number n.
+func (s *Stream) taken(n uint64) {
+	if n > s.sent {
+		s.sent = n
+		s.hub.rank(s)
 	}
 }
 
@@ -252,12 +251,7 @@ func (s *Stream) release(c *conn) {
 	c.busy = false
 	switch {
 	case s.conn != c:
-		for i, l := range s.leaving {
-			if l == c {
-				s.leaving = append(s.leaving[:i], s.leaving[i+1:]...)
-				break
-			}
-		}
+		s.leaving = slices.DeleteFunc(s.leaving, func(l *conn) bool { return l == c })
 		close(c.detached)
 	case s.finished:
 		s.replace(nil)
