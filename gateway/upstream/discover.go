@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -49,7 +50,7 @@ func (s *server) rest(ctx context.Context, began time.Time, wait time.Duration) 
 func (s *server) discover(ctx context.Context) time.Duration {
 	s.links.sweep(time.Now())
 	found, err := s.inspect(ctx)
-	if errors.Is(err, errStale) {
+	if errors.Is(err, errStale) || found != nil && found.stale() {
 		found, err = s.inspect(ctx)
 	}
 	switch {
@@ -83,23 +84,15 @@ func (s *server) merge(found *findings) (now *Server, settled bool) {
 	settled = len(found.of(tools).items) > 0
 	var problems []string
 	for _, l := range found.lists {
-		problem := l.partial
-		*now.list(l.of), now.index[l.of] = l.items, l.byName
-		switch {
-		case l.err != nil:
-			problem = fmt.Sprintf("%s: %v", kindOf(l.err), l.err)
-			now.keep(l.of, before)
-			settled = false
-		case len(l.items) > 0:
-			s.empties[l.of] = 0
-		case len(*before.list(l.of)) > 0 && s.empties[l.of] < doubted:
-			s.empties[l.of]++
-			problem = "its list of " + l.many + " is suddenly empty"
+		problem, usable := s.judge(l, before.list(l.of))
+		if usable {
+			now.set(l.of, l.items, l.byName)
+		} else {
 			now.keep(l.of, before)
 			settled = false
 		}
 		if problem != "" {
-			problems = append(problems, l.prefix()+problem)
+			problems = append(problems, problem)
 		}
 	}
 	now.Partial = found.of(tools).partial != ""
@@ -107,12 +100,26 @@ func (s *server) merge(found *findings) (now *Server, settled bool) {
 	return now, settled
 }
 
-// prefix begins a problem with a list. What is said of no list is of tools.
-func (l *listing) prefix() string {
+// judge says what is wrong with a list, "" is nothing, and whether it takes the
+// place of what was known before.
+func (s *server) judge(l *listing, before []Definition) (problem string, usable bool) {
+	where := l.many + ": "
 	if l.of == tools {
-		return ""
+		where = ""
 	}
-	return l.many + ": "
+	switch {
+	case l.err != nil:
+		return where + kindOf(l.err).String() + ": " + l.err.Error(), false
+	case len(l.items) > 0:
+		s.empties[l.of] = 0
+	case len(before) > 0 && s.empties[l.of] < doubted:
+		s.empties[l.of]++
+		return "its list of " + l.many + " is suddenly empty", false
+	}
+	if l.partial == "" {
+		return "", true
+	}
+	return where + l.partial, true
 }
 
 // failed keeps what is known of a server that cannot be looked at.
@@ -135,8 +142,9 @@ func (s *server) show(now *Server) {
 	before := s.view.Load()
 	s.view.Store(now)
 	switch {
-	case now.Up && (!before.Up || len(before.Tools) != len(now.Tools)):
-		s.log.Info("server is up", "server", s.name, "tools", len(now.Tools), "version", now.Version)
+	case now.Up && (!before.Up || now.sizes() != before.sizes()):
+		s.log.Info("server is up", "server", s.name, "tools", len(now.Tools), "prompts", len(now.Prompts),
+			"resources", len(now.Resources), "templates", len(now.Templates), "version", now.Version)
 	case !now.Up && before.Problem != now.Problem:
 		s.log.Warn("server is down", "server", s.name, "problem", now.Problem, "tools_known", len(now.Tools))
 	}
@@ -148,7 +156,7 @@ func (s *server) show(now *Server) {
 func (s *server) complain(left []string) {
 	said := make(map[string]bool, len(left))
 	for _, text := range left {
-		if !s.said[text] {
+		if !s.said[text] && !said[text] {
 			s.log.Warn(text, "server", s.name)
 		}
 		said[text] = true
@@ -164,15 +172,20 @@ type findings struct {
 
 func (f *findings) of(k kind) *listing { return f.lists[k] }
 
-// err returns the error of the look as a whole, nil where any list could be
-// read.
-func (f *findings) err(h *hello) error {
+// err returns the error of the look as a whole, nil where any list that was
+// asked for could be read.
+func (f *findings) err() error {
 	for _, l := range f.lists {
-		if l.asked(h) && l.err == nil {
+		if l.asked(f.told) && l.err == nil {
 			return nil
 		}
 	}
 	return f.of(tools).err
+}
+
+// stale reports whether the link was found to be of no use any more meanwhile.
+func (f *findings) stale() bool {
+	return slices.ContainsFunc(f.lists[:], func(l *listing) bool { return errors.Is(l.err, errStale) })
 }
 
 // complaints are what is wrong with the lists, safely for a log.
@@ -206,11 +219,8 @@ func (s *server) inspect(ctx context.Context) (*findings, error) {
 		}
 		return nil, err
 	}
-	for _, l := range found.lists {
-		if errors.Is(l.err, errStale) {
-			s.links.drop(e)
-			break
-		}
+	if found.stale() {
+		s.links.drop(e)
 	}
 	s.links.worked(key)
 	s.links.follow(e, changesOf(found.told))
@@ -251,7 +261,7 @@ func (s *server) read(ctx context.Context, from link) (*findings, error) {
 		}
 	}
 	reading.Wait()
-	return found, found.err(told)
+	return found, found.err()
 }
 
 // late says what a deadline was for.

@@ -44,10 +44,19 @@ func (k kind) terms() terms {
 // Bounds of one list, beyond those of one response. The largest real servers
 // offer some hundred tools.
 const (
-	mostPages = 500
-	mostItems = 10_000
-	mostBytes = 64 << 20
+	mostPages     = 500
+	mostItems     = 10_000
+	mostBytes     = 64 << 20
+	mostTemplates = 1_000 // each may be tried for every URI that is not listed
 )
+
+// most is how many things a list of the kind may hold.
+func (k kind) most() int {
+	if k == templates {
+		return mostTemplates
+	}
+	return mostItems
+}
 
 // listing is the reading of one of a server's lists, page by page.
 type listing struct {
@@ -149,8 +158,8 @@ func (l *listing) page(result jsontext.Value) (next jsontext.Value, err error) {
 		return nil, nil
 	}
 	for _, raw := range items {
-		if len(l.items) == mostItems {
-			l.partial = fmt.Sprintf("it offers more than %d %s", mostItems, l.many)
+		if len(l.items) == l.of.most() {
+			l.partial = fmt.Sprintf("it offers more than %d %s", l.of.most(), l.many)
 			return nil, nil
 		}
 		l.add(raw)

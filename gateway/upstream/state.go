@@ -87,33 +87,56 @@ func (s *Server) find(k kind, name string) *Definition {
 	if !ok {
 		return nil
 	}
-	return &(*s.list(k))[i]
+	return &s.list(k)[i]
 }
 
-func (s *Server) list(k kind) *[]Definition {
+func (s *Server) list(k kind) []Definition {
 	switch k {
 	case prompts:
-		return &s.Prompts
+		return s.Prompts
 	case resources:
-		return &s.Resources
+		return s.Resources
 	case templates:
-		return &s.Templates
+		return s.Templates
 	}
-	return &s.Tools
+	return s.Tools
 }
 
-// keep takes one list over from another state of the same server.
+// set is for whoever makes the state.
+func (s *Server) set(k kind, list []Definition, index map[string]int) {
+	s.index[k] = index
+	switch k {
+	case prompts:
+		s.Prompts = list
+	case resources:
+		s.Resources = list
+	case templates:
+		s.Templates = list
+	default:
+		s.Tools = list
+	}
+}
+
+// keep takes one list over from an earlier state of the same server.
 func (s *Server) keep(k kind, from *Server) {
-	*s.list(k), s.index[k] = *from.list(k), from.index[k]
+	s.set(k, from.list(k), from.index[k])
 	if k == tools {
 		s.Listed = from.Listed
 	}
 }
 
+// sizes are the lengths of its lists, by kind.
+func (s *Server) sizes() (n [lists]int) {
+	for k := range lists {
+		n[k] = len(s.list(k))
+	}
+	return n
+}
+
 // equal reports whether two states of one server tell the world the same.
 func (s *Server) equal(other *Server) bool {
 	for k := range lists {
-		if !slices.EqualFunc(*s.list(k), *other.list(k), func(a, b Definition) bool { return string(a.Raw) == string(b.Raw) }) {
+		if !slices.EqualFunc(s.list(k), other.list(k), func(a, b Definition) bool { return string(a.Raw) == string(b.Raw) }) {
 			return false
 		}
 	}
