@@ -48,7 +48,7 @@ type Config struct {
 	// for requests: 5s for a URL, 30s for a command, which may have to
 	// download itself first.
 	ConnectTimeout time.Duration `yaml:"connect_timeout"`
-	// ListTimeout bounds reading all pages of its tools: 10s. Nobody waits
+	// ListTimeout bounds reading all pages of its lists: 10s. Nobody waits
 	// for that: lists are served from the last good one.
 	ListTimeout time.Duration `yaml:"list_timeout"`
 	// CallTimeout bounds a request from its arrival to its answer: 2m.

@@ -5,25 +5,38 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
+	"regexp"
 	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/registry"
 )
 
-// Definition is one tool as its server defines it. Nothing in it is to be
-// trusted. It is immutable.
+// Definition is one tool, prompt, resource or resource template as its server
+// defines it. Nothing in it is to be trusted. It is immutable.
 type Definition struct {
-	Name string // the server's own name of the tool; keeps to the name rules
+	// Name identifies it among the server's own of its kind: the name of a
+	// tool or a prompt, which keeps to the name rules, the uri of a resource,
+	// the uriTemplate of a template.
+	Name string
 	// Raw is the whole object, byte for byte as the server sent it.
-	Raw    jsontext.Value
-	SHA256 string // Digest of Raw
+	Raw jsontext.Value
+	// SHA256 is the Digest of a tool. That of anything else is made in the
+	// same way of all members but _meta and icons.
+	SHA256 string
 	// Annotations is the value of annotations in Raw, or nil where it is no
 	// object.
 	Annotations jsontext.Value
+	// ShownName and MIMEType are the values of name and mimeType of a
+	// resource or a template; "" where they are no strings, and of anything
+	// else.
+	ShownName, MIMEType string
 
 	headers mcp.ParamHeaders // arguments that a modern HTTP server wants as headers
+	pattern *regexp.Regexp   // of a template
 }
 
 // Digest returns the digest that pins a definition: SHA-256, in lower-case
@@ -44,20 +57,36 @@ type Definition struct {
 // definition is one object of a tools/list result as the server sent it. The
 // error says that it is not a JSON object without duplicate names.
 func Digest(definition jsontext.Value) (string, error) {
+	return digest(definition, func(member string) bool {
+		switch member {
+		case "annotations", "description", "inputSchema", "name", "outputSchema", "title":
+			return true
+		}
+		return false
+	})
+}
+
+// digestWhole is the digest of a prompt, a resource or a resource template:
+// Digest, but of every member save _meta and icons. No list of what counts
+// would hold what later revisions add.
+func digestWhole(definition jsontext.Value) (string, error) {
+	return digest(definition, func(member string) bool { return member != "_meta" && member != "icons" })
+}
+
+func digest(definition jsontext.Value, counts func(member string) bool) (string, error) {
 	canonical := definition.Clone()
 	err := canonical.Canonicalize(jsontext.AllowInvalidUTF8(true), // lone surrogates
 		jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
 	if err != nil {
-		return "", fmt.Errorf("bring the definition of a tool into canonical form: %w", err)
+		return "", fmt.Errorf("bring a definition into canonical form: %w", err)
 	}
 	members, err := mcp.Split(canonical)
 	if err != nil {
-		return "", fmt.Errorf("read the definition of a tool: %w", err)
+		return "", fmt.Errorf("read a definition: %w", err)
 	}
 	pinned := []byte{'{'}
 	for _, m := range members { // sorted by now
-		switch m.Name {
-		case "annotations", "description", "inputSchema", "name", "outputSchema", "title":
+		if counts(m.Name) {
 			if len(pinned) > 1 {
 				pinned = append(pinned, ',')
 			}
@@ -69,42 +98,103 @@ func Digest(definition jsontext.Value) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// define reads one element of a parsed tools/list result. The error says,
-// safely for a log, why the tool is left out. http asks for the headers of the
+// definer reads one element of a list. The error says, safely for a log, why
+// it is left out.
+type definer func(raw jsontext.Value, members []mcp.Member) (Definition, error)
+
+// defineTool makes the definer of tools. http asks for the headers of the
 // modern HTTP transport to be worked out, and their rules to be kept.
-func define(raw jsontext.Value, valid func(name string) bool, http bool) (Definition, error) {
-	members, err := mcp.Split(raw)
-	if err != nil {
-		return Definition{}, errors.New("its definition is not an object")
+func defineTool(server string, http bool) definer {
+	return func(raw jsontext.Value, members []mcp.Member) (Definition, error) {
+		d, err := named(server, raw, members)
+		if err != nil {
+			return d, err
+		}
+		schema := object(mcp.Get(members, "inputSchema"))
+		if schema == nil {
+			return d, errors.New("its inputSchema is not an object")
+		}
+		if http {
+			if d.headers, err = mcp.ReadParamHeaders(schema); err != nil {
+				return d, fmt.Errorf("its inputSchema: %w", err)
+			}
+		}
+		d.SHA256, err = Digest(raw)
+		return d, err
 	}
+}
+
+func definePrompt(server string) definer {
+	return func(raw jsontext.Value, members []mcp.Member) (Definition, error) {
+		d, err := named(server, raw, members)
+		if err != nil {
+			return d, err
+		}
+		d.SHA256, err = digestWhole(raw)
+		return d, err
+	}
+}
+
+// named reads what tools and prompts have in common. A name must be one by
+// itself and together with its server's.
+func named(server string, raw jsontext.Value, members []mcp.Member) (Definition, error) {
 	name, ok := mcp.Text(mcp.Get(members, "name"))
 	if !ok {
 		return Definition{}, errors.New("its definition has no name")
 	}
-	if !valid(name) {
+	if _, ok := registry.Exposed(server, name); !ok {
 		return Definition{}, errors.New("its name breaks the rules for names")
 	}
-	d := Definition{Name: name, Raw: raw, Annotations: object(mcp.Get(members, "annotations"))}
-	schema := object(mcp.Get(members, "inputSchema"))
-	if schema == nil {
-		return d, errors.New("its inputSchema is not an object")
+	return Definition{Name: name, Raw: raw, Annotations: object(mcp.Get(members, "annotations"))}, nil
+}
+
+// longestURI bounds, in bytes, a URI or a template of them.
+const longestURI = 2048
+
+func defineResource(raw jsontext.Value, members []mcp.Member) (Definition, error) {
+	uri, ok := mcp.Text(mcp.Get(members, "uri"))
+	switch {
+	case !ok:
+		return Definition{}, errors.New("its definition has no uri")
+	case len(uri) > longestURI:
+		return Definition{}, fmt.Errorf("its uri is longer than %d bytes", longestURI)
 	}
-	if http {
-		if d.headers, err = mcp.ReadParamHeaders(schema); err != nil {
-			return d, fmt.Errorf("its inputSchema: %w", err)
-		}
+	if u, err := url.Parse(uri); err != nil || u.Scheme == "" {
+		return Definition{}, errors.New("its uri is not an absolute one")
 	}
-	d.SHA256, err = Digest(raw)
+	return located(uri, raw, members)
+}
+
+func defineTemplate(raw jsontext.Value, members []mcp.Member) (Definition, error) {
+	text, ok := mcp.Text(mcp.Get(members, "uriTemplate"))
+	if !ok || text == "" {
+		return Definition{}, errors.New("its definition has no uriTemplate")
+	}
+	pattern, err := compile(text)
+	if err != nil {
+		return Definition{}, fmt.Errorf("its uriTemplate %w", err)
+	}
+	d, err := located(text, raw, members)
+	d.pattern = pattern
 	return d, err
 }
 
-// nameOf returns the name in a definition for a log, whatever it is.
-func nameOf(raw jsontext.Value) string {
+// located reads what resources and templates have in common.
+func located(name string, raw jsontext.Value, members []mcp.Member) (d Definition, err error) {
+	d = Definition{Name: name, Raw: raw, Annotations: object(mcp.Get(members, "annotations"))}
+	d.ShownName, _ = mcp.Text(mcp.Get(members, "name"))
+	d.MIMEType, _ = mcp.Text(mcp.Get(members, "mimeType"))
+	d.SHA256, err = digestWhole(raw)
+	return d, err
+}
+
+// quoted returns a member of a definition for a log, whatever it is.
+func quoted(raw jsontext.Value, member string) string {
 	members, err := mcp.Split(raw)
 	if err != nil {
 		return "?"
 	}
-	name, ok := mcp.Text(mcp.Get(members, "name"))
+	name, ok := mcp.Text(mcp.Get(members, member))
 	if !ok {
 		return "?"
 	}

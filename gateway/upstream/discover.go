@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 )
 
-// doubted is how many times in a row a server that had tools may say that it
-// has none before that is believed: it may only be starting.
+// doubted is how many times in a row a server that had tools, say, may say that
+// it has none before that is believed: it may only be starting.
 const doubted = 3
 
 // run discovers the server until ctx ends. It calls settled once, after the
@@ -36,7 +39,7 @@ func (s *server) rest(ctx context.Context, began time.Time, wait time.Duration) 
 	case <-timer.C:
 		return true
 	case <-s.kick:
-		// However often it says that its tools changed.
+		// However often it says that a list changed.
 		gap := 2 * s.options.RetryMin
 		return !within(ctx.Done(), gap-time.Since(began))
 	}
@@ -46,9 +49,9 @@ func (s *server) rest(ctx context.Context, began time.Time, wait time.Duration) 
 // long to wait for the next look.
 func (s *server) discover(ctx context.Context) time.Duration {
 	s.links.sweep(time.Now())
-	found, left, err := s.inspect(ctx)
-	if errors.Is(err, errStale) {
-		found, left, err = s.inspect(ctx)
+	found, err := s.inspect(ctx)
+	if errors.Is(err, errStale) || found != nil && found.stale() {
+		found, err = s.inspect(ctx)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -58,20 +61,65 @@ func (s *server) discover(ctx context.Context) time.Duration {
 	}
 	s.breaker.worked()
 	s.retry.reset()
-	s.complain(left)
-	if len(found.Tools) > 0 {
-		s.empty.reset()
-		s.empties = 0
-		s.show(found)
-		return jitter(s.options.Refresh)
+	s.complain(found.complaints())
+	now, settled := s.merge(found)
+	s.show(now)
+	if !settled {
+		return s.empty.next()
 	}
-	if before := s.view.Load(); len(before.Tools) > 0 && s.empties < doubted {
-		s.empties++
-		found.Tools, found.byName, found.Listed = before.Tools, before.byName, before.Listed
-		found.Problem = "its list of tools is suddenly empty"
+	s.empty.reset()
+	return jitter(s.options.Refresh)
+}
+
+// merge makes the server's state of what was found and, for the lists that
+// could not be read or cannot be believed, of what was known before. settled
+// says that there is no reason to look again soon.
+func (s *server) merge(found *findings) (now *Server, settled bool) {
+	before := s.view.Load()
+	now = &Server{
+		Name: s.name, Up: found.of(tools).err == nil, Listed: time.Now(),
+		Version: found.told.version, Capabilities: found.told.capabilities,
+		Info: found.told.info, Instructions: found.told.instructions,
 	}
-	s.show(found)
-	return s.empty.next()
+	settled = len(found.of(tools).items) > 0
+	var problems []string
+	for _, l := range found.lists {
+		problem, usable := s.judge(l, before.list(l.of))
+		if usable {
+			now.set(l.of, l.items, l.byName)
+		} else {
+			now.keep(l.of, before)
+			settled = false
+		}
+		if problem != "" {
+			problems = append(problems, problem)
+		}
+	}
+	now.Partial = found.of(tools).partial != ""
+	now.Problem = strings.Join(problems, "; ")
+	return now, settled
+}
+
+// judge says what is wrong with a list, "" is nothing, and whether it takes the
+// place of what was known before.
+func (s *server) judge(l *listing, before []Definition) (problem string, usable bool) {
+	where := l.many + ": "
+	if l.of == tools {
+		where = ""
+	}
+	switch {
+	case l.err != nil:
+		return where + kindOf(l.err).String() + ": " + l.err.Error(), false
+	case len(l.items) > 0:
+		s.empties[l.of] = 0
+	case len(before) > 0 && s.empties[l.of] < doubted:
+		s.empties[l.of]++
+		return "its list of " + l.many + " is suddenly empty", false
+	}
+	if l.partial == "" {
+		return "", true
+	}
+	return where + l.partial, true
 }
 
 // failed keeps what is known of a server that cannot be looked at.
@@ -94,8 +142,9 @@ func (s *server) show(now *Server) {
 	before := s.view.Load()
 	s.view.Store(now)
 	switch {
-	case now.Up && (!before.Up || len(before.Tools) != len(now.Tools)):
-		s.log.Info("server is up", "server", s.name, "tools", len(now.Tools), "version", now.Version)
+	case now.Up && (!before.Up || now.sizes() != before.sizes()):
+		s.log.Info("server is up", "server", s.name, "tools", len(now.Tools), "prompts", len(now.Prompts),
+			"resources", len(now.Resources), "templates", len(now.Templates), "version", now.Version)
 	case !now.Up && before.Problem != now.Problem:
 		s.log.Warn("server is down", "server", s.name, "problem", now.Problem, "tools_known", len(now.Tools))
 	}
@@ -107,7 +156,7 @@ func (s *server) show(now *Server) {
 func (s *server) complain(left []string) {
 	said := make(map[string]bool, len(left))
 	for _, text := range left {
-		if !s.said[text] {
+		if !s.said[text] && !said[text] {
 			s.log.Warn(text, "server", s.name)
 		}
 		said[text] = true
@@ -115,41 +164,67 @@ func (s *server) complain(left []string) {
 	s.said = said
 }
 
-// inspect reads what the server says of itself and its tools. left is what is
-// wrong with them, safely for a log.
-func (s *server) inspect(ctx context.Context) (found *Server, left []string, err error) {
+// findings are what one look at a server brought.
+type findings struct {
+	told  *hello
+	lists [lists]*listing // by kind
+}
+
+func (f *findings) of(k kind) *listing { return f.lists[k] }
+
+// err returns the error of the look as a whole, nil where any list that was
+// asked for could be read.
+func (f *findings) err() error {
+	for _, l := range f.lists {
+		if l.asked(f.told) && l.err == nil {
+			return nil
+		}
+	}
+	return f.of(tools).err
+}
+
+// stale reports whether the link was found to be of no use any more meanwhile.
+func (f *findings) stale() bool {
+	return slices.ContainsFunc(f.lists[:], func(l *listing) bool { return errors.Is(l.err, errStale) })
+}
+
+// complaints are what is wrong with the lists, safely for a log.
+func (f *findings) complaints() (lines []string) {
+	for _, l := range f.lists {
+		lines = append(lines, l.left...)
+		switch {
+		case l.err != nil:
+			lines = append(lines, fmt.Sprintf("the list of %s could not be read: %v", l.many, l.err))
+		case l.partial != "":
+			lines = append(lines, "the list of "+l.many+" is partial: "+l.partial)
+		}
+	}
+	return lines
+}
+
+// inspect reads what the server says of itself and its lists. The error is
+// that of all of them; that of one is in it.
+func (s *server) inspect(ctx context.Context) (*findings, error) {
 	e, key, err := s.own(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer s.links.give(e)
-	ctx, cancel := context.WithTimeout(ctx, s.config.ListTimeout)
-	defer cancel()
-	told, list, err := s.read(ctx, e.link)
+	found, err := s.read(ctx, e.link)
 	if err != nil {
-		if errors.Is(err, context.DeadlineExceeded) {
-			err = &fault{kind: Timeout, err: fmt.Errorf("its tools could not be read within %s", s.config.ListTimeout)}
-		}
 		if key != "" {
 			// The next look begins anew, with another session or process;
 			// one that others share stays.
 			s.links.drop(e)
 		}
-		return nil, nil, err
+		return nil, err
+	}
+	if found.stale() {
+		s.links.drop(e)
 	}
 	s.links.worked(key)
-	if told.has("tools", "listChanged") {
-		s.links.follow(e)
-	}
-	left = list.left
-	if list.partial != "" {
-		left = append(left, "the list of tools is partial: "+list.partial)
-	}
-	return &Server{
-		Name: s.name, Up: true, Problem: list.partial, Partial: list.partial != "", Listed: time.Now(),
-		Version: told.version, Capabilities: told.capabilities, Info: told.info, Instructions: told.instructions,
-		Tools: list.tools, byName: list.byName,
-	}, left, nil
+	s.links.follow(e, changesOf(found.told))
+	return found, nil
 }
 
 // own takes the gateway's own link. Making it may show that the server is
@@ -166,15 +241,33 @@ func (s *server) own(ctx context.Context) (e *entry, key string, err error) {
 	return e, key, err
 }
 
-func (s *server) read(ctx context.Context, l link) (*hello, *listing, error) {
-	told, err := l.describe(ctx)
+// read asks for all lists at once, so that one that hangs leaves the others
+// their time.
+func (s *server) read(ctx context.Context, from link) (*findings, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.ListTimeout)
+	defer cancel()
+	told, err := from.describe(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, s.late(err, tools)
 	}
-	_, http := l.(*stateless)
-	list := &listing{server: s.name, http: http}
-	if err := list.read(ctx, l, told); err != nil {
-		return nil, nil, err
+	_, http := from.(*stateless)
+	found := &findings{told: told}
+	var reading sync.WaitGroup
+	for k := range lists {
+		l := newListing(k, s.name, http)
+		found.lists[k] = l
+		if l.asked(told) {
+			reading.Go(func() { l.err = s.late(l.read(ctx, from, told), k) })
+		}
 	}
-	return told, list, nil
+	reading.Wait()
+	return found, found.err()
+}
+
+// late says what a deadline was for.
+func (s *server) late(err error, k kind) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &fault{kind: Timeout, err: fmt.Errorf("its %s could not be read within %s", k.terms().many, s.config.ListTimeout)}
 }

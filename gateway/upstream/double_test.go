@@ -31,6 +31,7 @@ type double struct {
 	out    *bufio.Writer
 	mu     sync.Mutex
 	held   map[string]bool // ids of calls that are not answered
+	listed map[string]int  // how many times, by method
 }
 
 // doubleConfig is the configuration that runs the test binary as a double.
@@ -74,7 +75,7 @@ func countRecorded(t *testing.T, record, what string) (n int) {
 func (d *double) is(trait string) bool { return slices.Contains(d.traits, trait) }
 
 func runDouble(traits []string) {
-	d := &double{traits: traits, out: bufio.NewWriter(os.Stdout), held: map[string]bool{}}
+	d := &double{traits: traits, out: bufio.NewWriter(os.Stdout), held: map[string]bool{}, listed: map[string]int{}}
 	d.prelude()
 	in := bufio.NewReader(os.Stdin)
 	for {
@@ -160,7 +161,7 @@ func (d *double) serve(line []byte) {
 		d.discover(m)
 	case "initialize":
 		d.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"early"}}`)
-		d.result(m.ID, `{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"double","version":"1"},"instructions":"be nice"}`)
+		d.result(m.ID, `{"protocolVersion":"2025-06-18","capabilities":`+d.capabilities()+`,"serverInfo":{"name":"double","version":"1"},"instructions":"be nice"}`)
 	case "notifications/initialized":
 		if d.is("asks") {
 			d.send(`{"jsonrpc":"2.0","id":"s1","method":"ping"}`)
@@ -168,6 +169,8 @@ func (d *double) serve(line []byte) {
 		}
 	case "tools/list":
 		d.result(m.ID, `{"resultType":"complete","tools":[{"name":"echo","inputSchema":{"type":"object"}},{"name":"slow","inputSchema":{"type":"object"}}]}`)
+	case "prompts/list", "resources/list", "resources/templates/list":
+		d.list(m)
 	case "tools/call":
 		d.call(m)
 	case listen:
@@ -175,10 +178,24 @@ func (d *double) serve(line []byte) {
 	}
 }
 
+// capabilities: one that lists has more than tools.
+func (d *double) capabilities() string {
+	if d.is("lists") {
+		return `{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true}}`
+	}
+	return `{"tools":{"listChanged":true}}`
+}
+
+// list has one thing more each time.
+func (d *double) list(m *mcp.Message) {
+	d.listed[m.Method]++
+	d.result(m.ID, numbered(m.Method, d.listed[m.Method]))
+}
+
 func (d *double) discover(m *mcp.Message) {
 	switch {
 	case d.is("modern"):
-		d.result(m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true}},"instructions":"modern","ttlMs":1,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"double","version":"2"}}}`)
+		d.result(m.ID, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":`+d.capabilities()+`,"instructions":"modern","ttlMs":1,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"double","version":"2"}}}`)
 	case d.is("future"):
 		d.send(`{"jsonrpc":"2.0","id":` + string(m.ID.Raw()) + `,"error":{"code":-32022,"message":"no","data":{"supported":["2031-01-01"],"requested":"2026-07-28"}}}`)
 	case d.is("mute"):
@@ -226,6 +243,9 @@ func (d *double) call(m *mcp.Message) {
 	case "hush":
 		d.out.Flush()
 		os.Stdout.Close()
+	case "change-prompts", "change-resources":
+		d.send(`{"jsonrpc":"2.0","method":"notifications/` + strings.TrimPrefix(name, "change-") + `/list_changed"}`)
+		d.result(m.ID, `{}`)
 	case "change":
 		d.send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		d.result(m.ID, `{}`)

@@ -22,7 +22,11 @@ type hello struct {
 // has reports whether the server declares the capability, and where a setting
 // is given, whether that is true in it.
 func (h *hello) has(capability, setting string) bool {
-	members, err := mcp.Split(h.capabilities)
+	return declares(h.capabilities, capability, setting)
+}
+
+func declares(capabilities jsontext.Value, capability, setting string) bool {
+	members, err := mcp.Split(capabilities)
 	if err != nil {
 		return false
 	}
@@ -32,6 +36,26 @@ func (h *hello) has(capability, setting string) bool {
 	}
 	settings, err := mcp.Split(value)
 	return err == nil && string(mcp.Get(settings, setting)) == "true"
+}
+
+// changesOf returns the params of subscriptions/listen that ask for word of every
+// list whose changes the server declares to tell of, nil where there is none.
+func changesOf(h *hello) jsontext.Value {
+	params := []byte(`{"notifications":{`)
+	empty := len(params)
+	for _, capability := range []string{"tools", "prompts", "resources"} {
+		if !h.has(capability, "listChanged") {
+			continue
+		}
+		if len(params) > empty {
+			params = append(params, ',')
+		}
+		params = append(params, `"`+capability+`ListChanged":true`...)
+	}
+	if len(params) == empty {
+		return nil
+	}
+	return append(params, "}}"...)
 }
 
 // modernLeg is the hello of a server that is spoken to in the modern era

@@ -272,13 +272,13 @@ func (x *exchange) event(ctx context.Context, data []byte) (*mcp.Message, error)
 
 // note hands a notification on where it is the client's to see.
 func (w *web) note(m *mcp.Message, x *exchange) {
-	switch m.Method {
-	case toolsChanged:
+	switch {
+	case listChanged(m.Method):
 		w.changed()
 		return
-	case cancelled, acknowledged:
+	case m.Method == cancelled, m.Method == acknowledged:
 		return
-	case progress:
+	case m.Method == progress:
 		if m = restore(m, x.id, x.token); m == nil {
 			return
 		}

@@ -359,9 +359,9 @@ func (s *stateless) describe(ctx context.Context) (*hello, error) {
 	return h, err
 }
 
-func (s *stateless) watch(ctx context.Context) {
+func (s *stateless) watch(ctx context.Context, wanted jsontext.Value) {
 	keepWatch(ctx, func() error {
-		m, err := s.call(ctx, request{method: listen, params: jsontext.Value(listenArgs)})
+		m, err := s.call(ctx, request{method: listen, params: wanted})
 		if err == nil && m.Error != nil {
 			return errUnwatched
 		}

@@ -106,11 +106,11 @@ func looseID(text []byte) jsontext.Value {
 
 // note hands a notification to the request it belongs to.
 func (c *conn) note(m *mcp.Message) {
-	switch m.Method {
-	case toolsChanged:
+	switch {
+	case listChanged(m.Method):
 		c.changed()
 		return
-	case cancelled, acknowledged:
+	case m.Method == cancelled, m.Method == acknowledged:
 		return
 	}
 	p := c.subject(m)

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/regogate/regogate/gateway/mcp"
 )
 
@@ -20,8 +22,9 @@ type link interface {
 	// describe returns what the server says of itself.
 	describe(ctx context.Context) (*hello, error)
 	// watch returns when ctx ends or the server does not notify, and in
-	// between has the transport told of every change of the server's tools.
-	watch(ctx context.Context)
+	// between has the transport told of every change of the server's lists.
+	// wanted are the params of subscriptions/listen, for servers that know it.
+	watch(ctx context.Context, wanted jsontext.Value)
 	// ended is closed when the link is of no use any more; nil is never.
 	ended() <-chan struct{}
 	// close ends the link and what is under way on it, and returns when
@@ -58,8 +61,9 @@ type entry struct {
 	// Guarded by links.mu:
 	users    int
 	used     time.Time
-	dropped  bool // no longer in entries
-	followed bool // somebody watches
+	dropped  bool               // no longer in entries
+	followed jsontext.Value     // what is watched for, nil is nothing
+	unfollow context.CancelFunc // nil where nothing is
 }
 
 // deaths remembers links of one key that ended by themselves, so that a
@@ -264,15 +268,27 @@ func (l *links) sweep(now time.Time) {
 	}
 }
 
-// follow has the link watched for changes, once in its life.
-func (l *links) follow(e *entry) {
+// follow has the link watched for what wanted asks for, in place of what it was
+// watched for; nil is nothing.
+func (l *links) follow(e *entry, wanted jsontext.Value) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e.followed || e.dropped || l.closed {
+	if e.dropped || l.closed || string(e.followed) == string(wanted) {
 		return
 	}
-	e.followed = true
-	l.wg.Go(func() { e.link.watch(e.life) })
+	if e.unfollow != nil {
+		e.unfollow()
+	}
+	e.followed, e.unfollow = wanted, nil
+	if wanted == nil {
+		return
+	}
+	ctx, cancel := context.WithCancel(e.life)
+	e.unfollow = cancel
+	l.wg.Go(func() {
+		defer cancel()
+		e.link.watch(ctx, wanted)
+	})
 }
 
 // close ends all links and returns when nothing of them is left. The pool's

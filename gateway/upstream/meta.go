@@ -19,17 +19,24 @@ const (
 // for itself that a list changed, from the state that the pool publishes, and
 // the rest belongs to the backend leg alone.
 const (
-	toolsChanged = "notifications/tools/list_changed"
-	cancelled    = "notifications/cancelled"
-	acknowledged = "notifications/subscriptions/acknowledged"
+	toolsChanged     = "notifications/tools/list_changed"
+	promptsChanged   = "notifications/prompts/list_changed"
+	resourcesChanged = "notifications/resources/list_changed"
+	cancelled        = "notifications/cancelled"
+	acknowledged     = "notifications/subscriptions/acknowledged"
 )
 
+// listChanged reports whether a notification says that one of the server's
+// lists is to be read again.
+func listChanged(method string) bool {
+	return method == toolsChanged || method == promptsChanged || method == resourcesChanged
+}
+
 const (
-	discover   = "server/discover"
-	listen     = "subscriptions/listen"
-	progress   = "notifications/progress"
-	greeted    = "notifications/initialized"
-	listenArgs = `{"notifications":{"toolsListChanged":true}}`
+	discover = "server/discover"
+	listen   = "subscriptions/listen"
+	progress = "notifications/progress"
+	greeted  = "notifications/initialized"
 )
 
 // outbound turns params as they came from the client leg into what this server

@@ -45,7 +45,7 @@ type server struct {
 
 	// Of the goroutine that discovers:
 	retry, empty backoff
-	empties      int             // lists without tools in a row that were not believed
+	empties      [lists]int      // empty lists in a row that were not believed
 	said         map[string]bool // complaints of the last look, each logged once
 }
 
@@ -77,7 +77,7 @@ func newServer(name string, c Config, o Options, life context.Context, starter *
 	return s, nil
 }
 
-// look asks for the tools to be read again soon.
+// look asks for the lists to be read again soon.
 func (s *server) look() {
 	select {
 	case s.kick <- struct{}{}:
