@@ -112,12 +112,17 @@ func TestListWithFailingItem(t *testing.T) {
 
 func TestIncompleteQuestion(t *testing.T) {
 	s := load(t, `allow := true
-call := true`, "")
+call := true
+reasons := {"r"}
+scopes := {"s"}`, "")
 	whole := ask(t, `{}`, alpha())
 	for name, spoil := range map[string]func(*Question){
 		"method":  func(q *Question) { q.Method = "" },
 		"subject": func(q *Question) { q.Subject = nil },
 		"item":    func(q *Question) { q.Item = nil },
+
+		"claims in the subject": func(q *Question) { q.Subject = new(Subject) },
+		"a thing in the item":   func(q *Question) { q.Item = new(Item) },
 	} {
 		q := whole
 		spoil(&q)
@@ -127,6 +132,9 @@ call := true`, "")
 		}
 		if got := show(s.Call(context.Background(), q, nil)); got != want {
 			t.Errorf("without %s: call: %s", name, got)
+		}
+		if e := s.Explain(context.Background(), q, nil); !errors.Is(e.Err, errIncomplete) || e.Reasons != nil || e.Scopes != nil {
+			t.Errorf("without %s: explained: %+v", name, e)
 		}
 	}
 	if (Decision{}).Allowed {

@@ -57,7 +57,9 @@ func (s *sink) ids() (ids []string) {
 func all(p []byte) (int, error)  { return len(p), nil }
 func half(p []byte) (int, error) { return len(p) / 2, errors.New("no space left on device") }
 
-func record(n int) *Record { return &Record{ID: fmt.Sprint(n), Rule: "allow", Thing: Name{Kind: KindTool}} }
+func record(n int) *Record {
+	return &Record{ID: fmt.Sprint(n), Rule: "allow", Thing: Name{Kind: KindTool}}
+}
 
 func ids(n int) (out []string) {
 	for i := range n {

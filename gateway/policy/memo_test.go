@@ -3,6 +3,7 @@ package policy
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -26,6 +27,19 @@ func TestRepeatable(t *testing.T) {
 		grants contains g if some g in input.claims.grants`, true},
 		{"function, else, every, comprehensions", `allow if { every a in input.tool.attributes { fine(a) } }
 		fine(a) := false if { a == "secret" } else := true if { count([x | some x in input.claims.roles; x != a]) > 0 }`, true},
+		{"every kind of thing", `allow if { input.method == "resources/read"; startswith(input.resource.uri, data.mcp.root) }
+		allow if input.prompt.name in input.claims.prompts
+		allow if { some a in input.server.attributes; a in input.claims.roles }
+		allow if not input.tool`, true},
+		{"a thing by its name in quotes", `allow if input["resource"]["uri"] == "a:b"`, true},
+		{"a thing by a name that is only known later", `allow if { some kind in ["tool", "resource"]; input[kind].server == "a" }`, false},
+		{"request beside a resource", `allow if { input.resource.uri == "a:b"; input.request.route == "/mcp" }`, false},
+		{"request beside a prompt, behind", `allow if { input.prompt; via }
+		via if input.request.client.name == "x"`, false},
+		{"clock beside a server", `allow if { input.server.registered; time.now_ns() > 0 }`, false},
+		{"request for one kind only", `allow if input.tool
+		allow if { input.resource; input.request.route }`, false},
+		{"arguments", `allow if not input.arguments`, false},
 		{"request", `allow if input.request.route == "/mcp"`, false},
 		{"request in a rule behind", `allow if via
 		via if input.request.client.name == "x"`, false},
@@ -67,7 +81,7 @@ func TestRepeatable(t *testing.T) {
 // of conditions, in several shapes of a policy.
 func TestRepeatableIsTrue(t *testing.T) {
 	conditions := []string{
-		`input.claims.sub == "a"`, `input.tool.effect == "read"`, `not input.claims.suspended`, `data.mcp.open[input.tool.name]`,
+		`input.claims.sub == "a"`, `input.tool.effect == "read"`, `input.resource.uri == "file:///a%2Fb"`, `not input.prompt`, `input.server.registered`, `not input.claims.suspended`, `data.mcp.open[input.tool.name]`,
 		`input.request.route == "/mcp"`, `not input.request.client`, `input["request"].id == "1"`, `object.get(input, ["request", "id"], "") == "1"`,
 		`some k; input[k].route == "/mcp"`, `walk(input, [_, "/mcp"])`, `json.marshal(input.request) != "{}"`,
 	}
@@ -77,6 +91,7 @@ func TestRepeatableIsTrue(t *testing.T) {
 		"allow if { %s; every _ in input.tool.attributes { %s } }",
 	}
 	requests := []Request{{}, {ID: "1"}, {ID: "2", Route: "/mcp"}, {ID: "1", Client: Client{Name: "x"}}}
+	items := append(slices.Collect(maps.Values(fullItems(t))), item(t, alpha()))
 	remembered, differing := 0, 0
 	for _, shape := range shapes {
 		for _, a := range conditions {
@@ -88,17 +103,21 @@ func TestRepeatableIsTrue(t *testing.T) {
 				s := e.Current()
 				kept := s.memo != nil
 				s.memo = nil
-				answers := map[string]bool{}
+				differs := false
 				q := ask(t, `{"sub": "a"}`, alpha())
-				for _, q.Request = range requests {
-					answers[show(s.Allow(context.Background(), q))] = true
+				for _, q.Item = range items {
+					answers := map[string]bool{}
+					for _, q.Request = range requests {
+						answers[show(s.Allow(context.Background(), q))] = true
+					}
+					differs = differs || len(answers) > 1
 				}
 				switch {
-				case kept && len(answers) > 1:
+				case kept && differs:
 					t.Errorf("remembered, but the answer depends on the request: "+shape, a, b)
 				case kept:
 					remembered++
-				case len(answers) > 1:
+				case differs:
 					differing++
 				}
 			}
@@ -230,14 +249,58 @@ func TestMemoKeepsItsOwn(t *testing.T) {
 // Names that clients make up are not kept, however many of them the policy
 // allows: each would stay with all its bytes.
 func TestMemoForgetsMadeUpNames(t *testing.T) {
-	s := load(t, plainPolicy, "")
-	for i := range 3 {
-		tool := Tool{Server: "alpha", Name: fmt.Sprint("made-up-", i)}
-		if d := s.Allow(context.Background(), ask(t, `{"ok": true}`, tool)); !d.Allowed {
-			t.Fatalf("got %s", show(d))
+	definition := Definition{SHA256: "00"}
+	for _, c := range []struct {
+		name string
+		item *Item
+		kept int
+	}{
+		{"a tool", item(t, offered()), 1},
+		{"no tool", item(t, Tool{Server: "alpha", Name: "made-up"}), 0},
+		{"a resource", resourceItem(t, Resource{Server: "alpha", URI: "a:b", Definition: definition}), 1},
+		{"a template", resourceItem(t, Resource{Server: "alpha", URITemplate: "a:{b}", Definition: definition}), 1},
+		{"a resource through a template", resourceItem(t, Resource{Server: "alpha", URI: "a:b", URITemplate: "a:{b}", Definition: definition}), 0},
+		{"no resource", resourceItem(t, Resource{Server: "alpha", URI: "a:b"}), 0},
+		{"a prompt", promptItem(t, Prompt{Server: "alpha", Name: "p", Definition: definition}), 1},
+		{"no prompt", promptItem(t, Prompt{Server: "alpha", Name: "p"}), 0},
+		{"a server", serverItem(t, Server{Name: "alpha", Facts: Facts{Registered: true}}), 1},
+		{"no server", serverItem(t, Server{Name: "alpha"}), 0},
+	} {
+		s := load(t, `allow if input.claims.ok == true`, "")
+		q := Question{Method: "m", Subject: subject(t, `{"ok": true}`), Item: c.item}
+		for range 2 {
+			if d := s.Allow(context.Background(), q); !d.Allowed {
+				t.Fatalf("%s: got %s", c.name, show(d))
+			}
+		}
+		if got := s.memo.ones.Len(); got != c.kept {
+			t.Errorf("%s: %d answers are remembered, want %d", c.name, got, c.kept)
 		}
 	}
-	if got := s.memo.ones.Len(); got != 0 {
-		t.Errorf("%d answers about tools that nobody offers are remembered", got)
+}
+
+// The memory tells methods and kinds apart: a remembered yes answers its own
+// question only.
+func TestMemoOfEachKind(t *testing.T) {
+	s := load(t, `allow if { input.method == "resources/read"; input.resource.server == "files" }
+allow if { input.method == "server/discover"; input.server.name == "files" }`, "")
+	all := fullItems(t)
+	all[KindResource] = resourceItem(t, Resource{Server: "files", URI: "a:b", Definition: Definition{SHA256: "00"}})
+	who := subject(t, `{}`)
+	for range 2 {
+		for kind, i := range all {
+			for _, method := range []string{"resources/read", "server/discover", "resources/subscribe"} {
+				want := "false policy_undefined"
+				if method == "resources/read" && kind == KindResource || method == "server/discover" && kind == KindServer {
+					want = "true"
+				}
+				if got := show(both(t, s, Question{Method: method, Subject: who, Item: i})); got != want {
+					t.Errorf("%s of a %s: got %s, want %s", method, kind, got, want)
+				}
+			}
+		}
+	}
+	if got := s.memo.ones.Len(); got != 2 {
+		t.Errorf("%d single answers are remembered, want the two that were allowed", got)
 	}
 }

@@ -35,6 +35,9 @@ var conditions = []string{
 	`10 / to_number(input.tool.labels.level) >= 5`,
 	`input.request.route == "/mcp"`,
 	`not input.arguments`,
+	`input.resource.owner == input.claims.role`,
+	`not input.resource`,
+	`to_number(input.prompt.labels.level) > 1`,
 }
 
 func body(t *rapid.T, label string) string {
@@ -73,6 +76,28 @@ func randomTool(t *rapid.T) Tool {
 	return tool
 }
 
+// randomItem is a tool more often than not.
+func randomItem(t *rapid.T) *Item {
+	tool := randomTool(t)
+	facts := Facts{Attributes: tool.Attributes, Owner: tool.Owner, Labels: tool.Labels, Registered: tool.Registered}
+	var i *Item
+	var err error
+	switch rapid.SampledFrom([]Kind{KindTool, KindTool, KindTool, KindTool, KindResource, KindPrompt, KindServer}).Draw(t, "kind") {
+	case KindResource:
+		i, err = NewResourceItem(Resource{Server: tool.Server, URI: tool.Name, Facts: facts, Definition: tool.Definition})
+	case KindPrompt:
+		i, err = NewPromptItem(Prompt{Server: tool.Server, Name: tool.Name, Facts: facts, Definition: tool.Definition})
+	case KindServer:
+		i, err = NewServerItem(Server{Name: tool.Server, Facts: facts})
+	default:
+		i, err = NewItem(tool)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
 // What is listed is what may be used: for any policy, a list answers for each
 // item what a call's first gate answers, errors and all.
 func TestListIsCall(t *testing.T) {
@@ -92,14 +117,7 @@ func TestListIsCall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var items []*Item
-		for _, tool := range rapid.SliceOfN(rapid.Custom(randomTool), 0, 12).Draw(t, "tools") {
-			i, err := NewItem(tool)
-			if err != nil {
-				t.Fatal(err)
-			}
-			items = append(items, i)
-		}
+		items := rapid.SliceOfN(rapid.Custom(randomItem), 0, 12).Draw(t, "items")
 		if len(items) > 0 && rapid.Bool().Draw(t, "long") {
 			for len(items) <= chunk {
 				items = append(items, items...)
@@ -113,7 +131,7 @@ func TestListIsCall(t *testing.T) {
 		for i, it := range items {
 			alone := s.Allow(context.Background(), Question{"tools/call", who, it, request})
 			if show(alone) != show(list[i]) {
-				t.Fatalf("tool %v\nin the list: %s\nalone:       %s", it.entry[1], show(list[i]), show(alone))
+				t.Fatalf("item %v\nin the list: %s\nalone:       %s", it.entry[1], show(list[i]), show(alone))
 			}
 			codes[fmt.Sprintf("%v %s", alone.Allowed, alone.Code)]++
 		}

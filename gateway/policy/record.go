@@ -77,6 +77,7 @@ func NewDecisionID() string { return uuid.NewString() }
 // Limits of one record. Who asks chooses the length of most texts in it.
 const (
 	maxText  = 512
+	maxURI   = 4 << 10  // what tells one URI from another is often near its end
 	maxNames = 64 << 10 // bytes of names in a list
 )
 
@@ -110,21 +111,19 @@ type eventFrom struct {
 type eventInput struct {
 	Method string      `json:"method"`
 	Claims eventClaims `json:"claims"`
-	eventThing
+
+	// What was asked about, under the key of its kind.
+	Tool     *eventNamed    `json:"tool,omitzero"`
+	Resource *eventResource `json:"resource,omitzero"`
+	Prompt   *eventNamed    `json:"prompt,omitzero"`
+	Server   *eventServer   `json:"server,omitzero"`
+
 	Request eventRequest `json:"request,omitzero"`
 }
 
 type eventClaims struct {
 	Issuer  string `json:"iss,omitzero"`
 	Subject string `json:"sub,omitzero"`
-}
-
-// eventThing names what was asked about, under the key of its kind.
-type eventThing struct {
-	Tool     *eventNamed    `json:"tool,omitzero"`
-	Resource *eventResource `json:"resource,omitzero"`
-	Prompt   *eventNamed    `json:"prompt,omitzero"`
-	Server   *eventServer   `json:"server,omitzero"`
 }
 
 type eventNamed struct {
@@ -201,7 +200,7 @@ func (r *Record) appendLine(dst []byte) ([]byte, error) {
 	if r.List != nil {
 		e.Result = r.List.event()
 	} else {
-		e.Input.eventThing = r.Thing.event()
+		e.Input.name(r.Thing)
 	}
 	if r.Err != nil {
 		e.Error = text(r.Err.Error())
@@ -246,19 +245,17 @@ func appendVisible(dst, line []byte) []byte {
 	return dst
 }
 
-func (n Name) event() (e eventThing) {
-	server, name := text(n.Server), text(n.Name)
+func (in *eventInput) name(n Name) {
 	switch n.Kind {
 	case KindTool:
-		e.Tool = &eventNamed{server, name}
+		in.Tool = &eventNamed{text(n.Server), text(n.Name)}
 	case KindResource:
-		e.Resource = &eventResource{server, name}
+		in.Resource = &eventResource{text(n.Server), fit(n.Name, maxURI)}
 	case KindPrompt:
-		e.Prompt = &eventNamed{server, name}
+		in.Prompt = &eventNamed{text(n.Server), text(n.Name)}
 	case KindServer:
-		e.Server = &eventServer{server}
+		in.Server = &eventServer{text(n.Server)}
 	}
-	return e
 }
 
 func (l *ListSeen) event() eventList {
@@ -306,4 +303,6 @@ func (r *Record) weight() int64 {
 }
 
 // text is s fit for a record: valid UTF-8, and short.
-func text(s string) string { return shorten(strings.ToValidUTF8(s, "\uFFFD"), maxText) }
+func text(s string) string { return fit(s, maxText) }
+
+func fit(s string, max int) string { return shorten(strings.ToValidUTF8(s, "\uFFFD"), max) }

@@ -56,6 +56,31 @@ func TestListLine(t *testing.T) {
 	}
 }
 
+func TestRecordLineOfEachKind(t *testing.T) {
+	for want, name := range map[string]Name{
+		`"claims":{},"tool":{"server":"a","name":"b"}}`:             {KindTool, "a", "b"},
+		`"claims":{},"resource":{"server":"a","uri":"b:c/{d}"}}`:    {KindResource, "a", "b:c/{d}"},
+		`"claims":{},"prompt":{"server":"a","name":"b"}}`:           {KindPrompt, "a", "b"},
+		`"claims":{},"server":{"name":"a"}}`:                        {KindServer, "a", ""},
+		`"claims":{},"tool":{"server":"","name":""}}`:               {Kind: KindTool},
+		`"input":{"method":"m","claims":{}},"result":false}` + "\n": {},
+	} {
+		if got := line(t, &Record{Method: "m", Thing: name}); !strings.Contains(got, want) {
+			t.Errorf("%v: got %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestListLineOfEachKind(t *testing.T) {
+	r := &Record{Method: "m", List: &ListSeen{Total: 9, Allowed: []Name{
+		{KindResource, "b", "y:{z}"}, {KindServer, "b", ""}, {KindPrompt, "a", "p"}, {KindResource, "b", "w:"}, {KindServer, "a", ""}, {KindTool, "a", "p"},
+	}}}
+	const want = `"result":{"total":9,"allowed":6,"tools":{"a":["p"]},"resources":{"b":["w:","y:{z}"]},"prompts":{"a":["p"]},"servers":["a","b"]}}` + "\n"
+	if got := line(t, r); !strings.HasSuffix(got, want) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 // A name that does not read as it is written must not mislead whoever reads the
 // log; its value stays the same.
 func TestRecordShowsWhatItHolds(t *testing.T) {
@@ -86,6 +111,16 @@ func TestRecordIsBounded(t *testing.T) {
 	got := line(t, r)
 	if len(got) > 20_000 || strings.Count(got, "\n") != 1 || !strings.Contains(got, "…") {
 		t.Errorf("%d bytes, %d lines", len(got), strings.Count(got, "\n"))
+	}
+	for kind, most := range map[Kind]int{KindTool: 20_000, KindResource: 40_000, KindPrompt: 20_000, KindServer: 20_000} {
+		r.Thing.Kind = kind
+		if got := line(t, r); len(got) > most || strings.Count(got, "\n") != 1 {
+			t.Errorf("on a %s: %d bytes, %d lines", kind, len(got), strings.Count(got, "\n"))
+		}
+	}
+	uri := "file:///" + strings.Repeat("a/", 2_000) + "secret"
+	if got := line(t, &Record{Thing: Name{KindResource, "files", uri}}); !strings.Contains(got, `"uri":"`+uri+`"`) {
+		t.Errorf("a long URI is cut: %.600s", got)
 	}
 	list := &Record{List: &ListSeen{Total: 10_000}}
 	for range 10_000 {
