@@ -75,18 +75,13 @@ func (x *exchange) answered() {
 // progressed hands a client's progress on a server's request to that server,
 // under its own token.
 func (x *exchange) progressed() {
-	token, err := mcp.ReadProgress(x.msg.Params)
+	params, err := mcp.ReadProgress(x.msg.Params)
 	if err != nil {
 		return
 	}
-	id, _ := mcp.ReadID(token)
-	q := x.g.asked.find(x.session.ID, id)
-	if q == nil || q.token == nil {
-		return
-	}
-	params, e := mcp.Edit(x.msg.Params, mcp.Set{Name: mcp.MetaProgressToken, Value: q.token})
-	if e == nil {
-		x.g.pool.Tell(q.server, x.talk.Key(), mcp.NewRequest(mcp.ID{}, mcp.NotifyProgress, params))
+	id, _ := mcp.ReadID(params.Token)
+	if q := x.g.asked.find(x.session.ID, id); q != nil && q.token != nil {
+		x.g.pool.Tell(q.server, x.talk.Key(), mcp.NewRequest(mcp.ID{}, mcp.NotifyProgress, params.Params(q.token)))
 	}
 }
 
@@ -118,7 +113,7 @@ func acrossEras(m *mcp.Message) *mcp.Message {
 }
 
 func refusedAsk(m *mcp.Message, code int, message string) *mcp.Message {
-	return mcp.NewFailure(m.ID, mcp.NewError(code, message))
+	return (&mcp.Error{ID: m.ID, Code: code, Message: message}).Response()
 }
 
 // ask carries a server's request to the client by send and brings the answer
@@ -189,10 +184,13 @@ func exposeElicitation(object jsontext.Value, server string) (jsontext.Value, er
 
 // can reports whether the client said that it takes such requests.
 func (c *conversation) can(m *mcp.Message) bool {
-	capability := map[string]string{
-		mcp.MethodCreateMessage: "sampling", mcp.MethodElicit: "elicitation", mcp.MethodRootsList: "roots",
-	}[m.Method]
-	return capability != "" && mcp.Has(c.capabilities, capability)
+	capability := askCapability[m.Method]
+	return capability != "" && mcp.Declares(c.capabilities, capability)
+}
+
+// askCapability is the client's capability that a server's request needs.
+var askCapability = map[string]string{
+	mcp.MethodCreateMessage: "sampling", mcp.MethodElicit: "elicitation", mcp.MethodRootsList: "roots",
 }
 
 // teller passes notifications on that belong to the use of a target. It is for
@@ -254,16 +252,22 @@ func (x *exchange) peer() upstream.Peer {
 // requests. A principal's share their legacy-era sessions with servers.
 type passerby struct{ key string }
 
-func (p passerby) Key() string                         { return p.key }
-func (p passerby) Era() mcp.Era                        { return mcp.Modern }
-func (p passerby) Capabilities() jsontext.Value        { return jsontext.Value("{}") }
-func (p passerby) Notify(string, *mcp.Message)         {}
+func (p passerby) Key() string                                                  { return p.key }
+func (p passerby) Era() mcp.Era                                                 { return mcp.Modern }
+func (p passerby) Capabilities() jsontext.Value                                 { return jsontext.Value("{}") }
+func (p passerby) Notify(string, *mcp.Message)                                  {}
 func (p passerby) Ask(_ context.Context, _ string, m *mcp.Message) *mcp.Message { return acrossEras(m) }
 
-// logLevel is the level of log messages that the client asked for.
-func (x *exchange) logLevel() string {
+// logLevel is the level of log messages that the client asked for, where the
+// policy lets it ask the server.
+func (x *exchange) logLevel(now pinned, server string) string {
+	level := x.session.LogLevel
 	if x.era == mcp.Modern {
-		return x.meta.LogLevel
+		level = x.meta.LogLevel
 	}
-	return x.session.LogLevel
+	s := now.catalog.site(server)
+	if level == "" || s == nil || !x.judge().tells(x.ctx, mcp.MethodSetLevel, s.target()) {
+		return ""
+	}
+	return level
 }

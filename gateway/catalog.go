@@ -132,7 +132,7 @@ func (j *joiner) site(state upstream.Server) *site {
 		s.item = j.old.sites[0].item
 		return s
 	}
-	s.item = policy.NewServerItem(policy.Server{Name: j.server, Facts: j.facts})
+	s.item = item(policy.NewServerItem(policy.Server{Name: j.server, Facts: j.facts}))
 	return s
 }
 

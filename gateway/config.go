@@ -18,6 +18,7 @@ import (
 
 	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/session"
 	"github.com/regogate/regogate/gateway/upstream"
 	"github.com/regogate/regogate/registry"
 	"github.com/regogate/regogate/registry/strictyaml"
@@ -37,7 +38,7 @@ type Config struct {
 	Servers     map[string]Server `yaml:"servers"`
 	Registry    registry.Config   `yaml:"registry"`
 	Policy      policy.Config     `yaml:"policy"`
-	Sessions    SessionConfig     `yaml:"sessions"`
+	Sessions    session.Config    `yaml:"sessions"`
 	Limits      Limits            `yaml:"limits"`
 	DecisionLog DecisionLog       `yaml:"decision_log"`
 	Log         Log               `yaml:"log"`

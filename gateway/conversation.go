@@ -37,10 +37,12 @@ func (x *exchange) conversation() *conversation {
 	x.g.mu.Lock()
 	c := x.g.talks[x.session.ID]
 	if c == nil {
-		c = &conversation{
-			g: x.g, session: x.session.ID, principal: x.principal.Key(),
-			capabilities: mcp.Strip(x.session.Capabilities, "tasks"),
+		// Tasks of servers at the client are not supported.
+		capabilities, err := mcp.Strip(x.session.Capabilities, "tasks")
+		if err != nil {
+			capabilities = jsontext.Value("{}")
 		}
+		c = &conversation{g: x.g, session: x.session.ID, principal: x.principal.Key(), capabilities: capabilities}
 		x.g.talks[c.session] = c
 	}
 	x.g.mu.Unlock()

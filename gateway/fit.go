@@ -3,6 +3,8 @@ package gateway
 import (
 	"bytes"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -12,7 +14,7 @@ import (
 
 // fit makes a server's answer the client's: what belongs to another era or
 // another leg is put right, and what asks the client for input is judged.
-func (x *exchange) fit(t target, u *use, m *mcp.Message) *fault {
+func (x *exchange) fit(now pinned, t target, u *use, m *mcp.Message) *fault {
 	if m.Result == nil {
 		return x.fitError(t, m)
 	}
@@ -20,7 +22,7 @@ func (x *exchange) fit(t target, u *use, m *mcp.Message) *fault {
 	if err != nil {
 		return faultBackend(t.server, "broken", "server "+t.server+" sent a result that is not an object", err)
 	}
-	if kind == mcp.ResultInputRequired {
+	if kind == "input_required" {
 		return x.fitInput(t, u, m)
 	}
 	var sets []mcp.Set
@@ -31,7 +33,7 @@ func (x *exchange) fit(t target, u *use, m *mcp.Message) *fault {
 		if u.method == mcp.MethodResourcesRead {
 			// The policy let this principal read it and says nothing of others.
 			sets = append(sets, mcp.Set{Name: "cacheScope", Value: mcp.String("private")})
-			if !mcp.Has(m.Result, "ttlMs") {
+			if mcp.Find(m.Result, "ttlMs") == nil {
 				sets = append(sets, mcp.Set{Name: "ttlMs", Value: jsontext.Value(listTTL)})
 			}
 		}
@@ -41,31 +43,43 @@ func (x *exchange) fit(t target, u *use, m *mcp.Message) *fault {
 			return faultInternal(err)
 		}
 	}
-	if u.task && (kind == "task" || u.method != mcp.MethodToolsCall || bytes.Contains(m.Result, []byte(`"taskId"`))) {
-		return x.fitTask(t, u, kind, m)
-	}
-	return nil
+	return x.fitTask(now, t, u, m)
 }
 
-// fitTask seals the ids of tasks in a result. In that of a plain call only the
-// reserved places count: what a tool says of its own is not touched.
-func (x *exchange) fitTask(t target, u *use, kind string, m *mcp.Message) *fault {
-	starts := u.method == mcp.MethodToolsCall && (kind == "task" || mcp.Has(x.msg.Params, "task"))
-	var err error
-	seal := func(id string) jsontext.Value {
-		if starts && x.talk != nil {
-			x.talk.started(t, id)
+// fitTask seals the ids of tasks in a result. Only the protocol's own places
+// count: what a tool says of its own is not touched.
+func (x *exchange) fitTask(now pinned, t target, u *use, m *mcp.Message) *fault {
+	seal := func(id string) jsontext.Value { return x.g.taskID(x.principal.Key(), t, id) }
+	if x.msg.Method == mcp.MethodToolsCall && (x.era == mcp.Modern || u.asksTask) {
+		started, err := mcp.ReadStartedTask(now.catalog.era(t.server), m.Result)
+		if err != nil {
+			return faultBackend(t.server, "broken", "server "+t.server+" started a task in a way that makes no sense", err)
 		}
-		return x.g.taskID(x.principal.Key(), t, id)
+		if started != nil {
+			if x.talk != nil {
+				x.talk.started(t, started.ID)
+			}
+			id, _ := mcp.Text(seal(started.ID))
+			m.Result = started.Result(id)
+			return nil
+		}
 	}
+	var err error
 	switch {
-	case starts, u.method == mcp.MethodTasksGet, u.method == mcp.MethodTasksCancel, u.method == mcp.MethodTasksUpdate:
+	case x.msg.Method == mcp.MethodTasksResult, x.msg.Method == mcp.MethodToolsCall:
+		if meta := mcp.Find(m.Result, "_meta"); bytes.Contains(meta, []byte(mcp.MetaRelatedTask)) {
+			if meta, err = sealRelated(meta, seal); err == nil {
+				m.Result, err = mcp.Edit(m.Result, mcp.Set{Name: "_meta", Value: meta})
+			}
+		}
+	case strings.HasPrefix(x.msg.Method, "tasks/"):
 		m.Result, err = sealTasks(m.Result, seal)
-	default:
-		m.Result, err = sealMeta(m.Result, seal)
 	}
 	if err != nil {
 		return faultInternal(err)
+	}
+	if x.msg.Method == mcp.MethodTasksGet && mcp.Find(m.Result, "inputRequests") != nil {
+		return x.judgeInput(t, m.Result, nil)
 	}
 	return nil
 }
@@ -84,7 +98,7 @@ func (x *exchange) stateParts(t target, u *use) []string {
 // It is sealed because a server knows all principals as one, the gateway, so
 // that it could not tell whose state it gets.
 func (x *exchange) openState(t target, u *use) (string, *fault) {
-	state, err := x.g.seals.openFor(sealState, u.state, x.stateParts(t, u)...)
+	state, err := x.g.seals.openFor(sealState, u.retry.RequestState, x.stateParts(t, u)...)
 	if err != nil {
 		f := faultRPC(http.StatusOK, codeMalformed, mcp.NewError(mcp.CodeInvalidParams,
 			"params.requestState is not valid for this request any more: begin again without it"))
@@ -99,15 +113,34 @@ func (x *exchange) openState(t target, u *use) (string, *fault) {
 func (x *exchange) fitInput(t target, u *use, m *mcp.Message) *fault {
 	if x.era == mcp.Legacy {
 		// The bridge between the eras' ways to ask the client belongs here.
-		return faultBackend(t.server, "broken", "server "+t.server+" asks for input, which this client's protocol revision cannot give to it", nil)
+		return faultInput(t.server)
 	}
-	wish, err := mcp.ReadInputRequired(m.Result)
+	wish := &mcp.InputRequired{}
+	if f := x.judgeInput(t, m.Result, wish); f != nil {
+		return f
+	}
+	if !wish.HasState {
+		return nil
+	}
+	sealed := x.g.seals.sealFor(inputWait, sealState, []byte(wish.RequestState), x.stateParts(t, u)...)
+	result, err := mcp.Edit(m.Result, mcp.SetRequestState(sealed))
+	if err != nil {
+		return faultInternal(err)
+	}
+	m.Result = result
+	return nil
+}
+
+// judgeInput reads what a result asks the client for, into wish unless that is
+// nil, and has the policy judge each question.
+func (x *exchange) judgeInput(t target, result jsontext.Value, wish *mcp.InputRequired) *fault {
+	read, err := mcp.ReadInputRequired(result)
 	if err != nil {
 		return faultBackend(t.server, "broken", "server "+t.server+" asks for input in a way that makes no sense", err)
 	}
 	judge := x.judge()
-	for _, r := range wish.Requests {
-		if !mcp.Has(x.meta.Capabilities, askCapability[r.Method]) {
+	for _, r := range read.Requests {
+		if !mcp.Declares(x.meta.Capabilities, askCapability[r.Method]) {
 			return faultBackend(t.server, "broken", "server "+t.server+" asks for "+r.Method+", which the client does not support", nil)
 		}
 		if v := judge.asks(x.ctx, r.Method, t, r.Params); !v.allowed {
@@ -117,27 +150,27 @@ func (x *exchange) fitInput(t target, u *use, m *mcp.Message) *fault {
 			return faultDenied(v.record.ID, v.record.Reasons)
 		}
 	}
-	if wish.State == "" {
-		return nil
+	if wish != nil {
+		*wish = *read
 	}
-	sealed := x.g.seals.sealFor(inputWait, sealState, []byte(wish.State), x.stateParts(t, u)...)
-	result, e := mcp.Edit(m.Result, mcp.Set{Name: "requestState", Value: mcp.String(sealed)})
-	if e != nil {
-		return faultInternal(e)
-	}
-	m.Result = result
 	return nil
+}
+
+// faultInput is the answer where a server asks a client of the legacy era for
+// input in the way of the modern one.
+func faultInput(server string) *fault {
+	return faultBackend(server, "broken", "server "+server+" asks for input, which this client's protocol revision cannot give to it", nil)
 }
 
 // fitError makes a server's error one of the client's era.
 func (x *exchange) fitError(t target, m *mcp.Message) *fault {
-	e := mcp.ReadError(m.Error)
+	e := m.Err()
 	switch {
 	case x.era == mcp.Legacy && e.Code == mcp.CodeMissingCapability:
-		return faultBackend(t.server, "broken", "server "+t.server+" asks for input, which this client's protocol revision cannot give to it", nil)
+		return faultInput(t.server)
 	case x.era == mcp.Modern && e.Code == mcp.CodeResourceNotFound:
-		return x.editError(m, mcp.Set{Name: "code", Value: mcp.Number(mcp.CodeInvalidParams)})
-	case x.era == mcp.Legacy && e.Code == mcp.CodeElicitationRequired && x.server == "":
+		return x.editError(m, mcp.Set{Name: "code", Value: jsontext.Value(strconv.Itoa(mcp.CodeInvalidParams))})
+	case x.era == mcp.Legacy && e.Code == mcp.CodeURLElicitation && x.server == "":
 		return x.fitElicitations(t, m)
 	}
 	return nil
@@ -184,7 +217,7 @@ func (x *exchange) statusOf(m *mcp.Message) int {
 	if x.era != mcp.Modern || m.Error == nil {
 		return http.StatusOK
 	}
-	switch mcp.ReadError(m.Error).Code {
+	switch m.Err().Code {
 	case mcp.CodeMethodNotFound:
 		return http.StatusNotFound
 	case mcp.CodeMissingCapability, mcp.CodeHeaderMismatch:

@@ -13,19 +13,19 @@ import (
 // for byte but for what belongs to the client's leg.
 func (x *exchange) forward(now pinned, t target, u *use) *fault {
 	var sets []mcp.Set
-	if u.state != "" {
+	if u.retry.HasState {
 		state, f := x.openState(t, u)
 		if f != nil {
 			return f
 		}
-		sets = append(sets, mcp.Set{Name: "requestState", Value: mcp.String(state)})
+		sets = append(sets, mcp.SetRequestState(state))
 	}
 	ctx, end := x.callContext()
 	defer end()
 	stop := x.keepAlive()
 	from := time.Now()
 	answer, err := x.g.pool.Do(ctx, upstream.Call{
-		Server: t.server, Peer: x.peer(), Method: u.method, Params: u.params(t.own, sets...), LogLevel: x.logLevel(),
+		Server: t.server, Peer: x.peer(), Method: u.method, Params: u.params(t.own, sets...), LogLevel: x.logLevel(now, t.server),
 		Notify: x.passOn(t), Ask: x.asker(t),
 	})
 	stop()

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +21,8 @@ import (
 
 	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/session"
+	"github.com/regogate/regogate/gateway/stream"
 	"github.com/regogate/regogate/gateway/upstream"
 	"github.com/regogate/regogate/registry"
 )
@@ -52,11 +55,15 @@ type Gateway struct {
 	catalog  atomic.Pointer[catalog]
 	known    chan struct{} // closed when there is a first catalog
 	changes  broadcast     // the catalog or the policy is another one
-	sessions Sessions
-	streams  streams
+	sessions session.Store
+	hub      *stream.Hub
+	asked    asked
 	running  running
 	slots    slots
-	cursors  *cursors
+	seals    *seals
+
+	mu    sync.Mutex
+	talks map[string]*conversation // by session, those that are live here
 
 	draining chan struct{}   // closed when the gateway stops taking requests
 	closing  context.Context // ends when calls under way have to
@@ -69,13 +76,13 @@ func New(ctx context.Context, c Config, o Options) (*Gateway, error) {
 	g := &Gateway{
 		config: c, version: o.Version, log: o.Log, records: o.Records,
 		publicURL: strings.TrimRight(c.PublicURL, "/"),
-		subjects:  newSubjects(), cursors: newCursors(),
+		subjects:  newSubjects(), seals: newSeals(nil),
+		hub:      stream.New(stream.Config{}, time.Now),
+		talks:    map[string]*conversation{},
 		slots:    slots{max: c.Limits.Concurrent},
 		draining: make(chan struct{}), known: make(chan struct{}),
 	}
-	sessions := newMemorySessions(c.Sessions, time.Now)
-	sessions.ended = g.streams.end
-	g.sessions = sessions
+	g.sessions = session.NewMemory(c.Sessions, time.Now, func(id string) { go g.endConversation(id) })
 	g.closing, g.close = context.WithCancel(context.Background())
 	if u, err := url.Parse(c.PublicURL); err == nil {
 		g.publicHost = strings.ToLower(u.Hostname())
@@ -132,6 +139,7 @@ func (g *Gateway) Run(ctx context.Context, l net.Listener) error {
 	parts.Go(func() error { return g.keeper.Run(background) })
 	parts.Go(func() error { return g.pool.Run(background) })
 	parts.Go(func() error { return g.refresh(background) })
+	parts.Go(func() error { return g.tidy(background) })
 
 	server := &http.Server{
 		Handler:           g.Handler(),
@@ -203,9 +211,7 @@ func (g *Gateway) refresh(ctx context.Context) error {
 	var snap *registry.Snapshot
 	for n := 1; ; n++ {
 		if s, r := g.pool.Current(), g.keeper.Current(); s != state || r != snap {
-			c := newCatalog(g.catalog.Load(), s, r, g.log)
-			c.revision = fmt.Sprintf("%s.%d", r.Revision(), n)
-			g.catalog.Store(c)
+			g.catalog.Store(newCatalog(g.catalog.Load(), s, r, g.log))
 			state, snap = s, r
 		}
 		if n == 1 {
@@ -222,13 +228,17 @@ func (g *Gateway) refresh(ctx context.Context) error {
 	}
 }
 
-// route returns what the route shows; nothing for a server that is not there.
-func (c *catalog) route(server string) view {
-	if server == "" {
-		return c.all
+// tidy ends what is left here of sessions that are used no more, or at another
+// replica now.
+func (g *Gateway) tidy(ctx context.Context) error {
+	every := time.NewTicker(time.Minute)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
+			g.sweep(g.config.Sessions.Idle)
+		}
 	}
-	if v, ok := c.servers[server]; ok {
-		return v
-	}
-	return view{items: c.nothing}
 }

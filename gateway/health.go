@@ -104,8 +104,8 @@ func (g *Gateway) backendsHealth() string {
 	if c == nil {
 		return degraded
 	}
-	for _, s := range c.up {
-		if !s.Up {
+	for _, s := range c.all.sites {
+		if !s.state.Up {
 			return degraded
 		}
 	}

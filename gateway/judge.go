@@ -79,7 +79,7 @@ func (j *judge) now() (pinned, string) {
 
 func (j *judge) record(now pinned, rule string, q policy.Question, t target, d policy.Decision, arguments jsontext.Value) *policy.Record {
 	r := newRecord(now, j.principal, rule, q.Method, q.Request)
-	r.Name, r.Allowed, r.Code, r.Err = t.name, d.Allowed, d.Code, d.Err
+	r.Thing, r.Allowed, r.Code, r.Err = t.name, d.Allowed, d.Code, d.Err
 	if !d.Allowed {
 		// Who sent the message waits for no one, so this may take its time.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

@@ -96,7 +96,6 @@ var fromClients = index([]row{
 	{method: mcp.NotifyCancelled, eras: legacy, question: aboutRequest, routing: toRequest, take: (*exchange).cancelled},
 	{method: mcp.NotifyProgress, eras: legacy, question: aboutRequest, routing: toRequest, take: (*exchange).progressed},
 	{method: mcp.NotifyRootsChanged, eras: legacy, routing: toSession, take: (*exchange).rootsChanged},
-
 })
 
 // Requests of servers come to modern clients as the inputRequests of a result,

@@ -68,7 +68,7 @@ func (x *exchange) asked(now pinned, rule, method string, q policy.Request) *pol
 // recordOne records the decision on one thing.
 func (x *exchange) recordOne(now pinned, rule string, q policy.Question, name policy.Name, d policy.Decision) *policy.Record {
 	r := x.asked(now, rule, q.Method, q.Request)
-	r.Name, r.Allowed, r.Code, r.Err = name, d.Allowed, d.Code, d.Err
+	r.Thing, r.Allowed, r.Code, r.Err = name, d.Allowed, d.Code, d.Err
 	return r
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/regogate/regogate/gateway/mcp"
 	"github.com/regogate/regogate/gateway/session"
+	"github.com/regogate/regogate/gateway/upstream"
 )
 
 // subscribe answers resources/subscribe. The session remembers it, so that a
@@ -34,7 +35,7 @@ func (x *exchange) subscribe() *fault {
 	}
 	if answer.Error == nil {
 		kept := x.session
-		kept.Subscriptions = append(without(kept.Subscriptions, params.URI), session.Subscription{Server: t.server, URI: params.URI})
+		kept.Subscriptions = append(dropSubscription(kept.Subscriptions, params.URI), session.Subscription{Server: t.server, URI: params.URI})
 		if err := x.g.sessions.Save(ctx, kept); err != nil {
 			_ = x.g.pool.Unsubscribe(ctx, t.server, x.talk, params.URI)
 			return faultSession(err)
@@ -123,7 +124,8 @@ func (x *exchange) setLevel() *fault {
 			continue
 		}
 		if t := s.target(); x.allowed(now, x.question(mcp.MethodSetLevel, t), t.name) {
-			x.setLevelOf(ctx, server, level)
+			// What a server answers, or does not, is no business of the client's.
+			_, _ = x.g.pool.Do(ctx, upstream.Call{Server: server, Peer: x.talk, Method: mcp.MethodSetLevel, Params: x.msg.Params})
 		}
 	}
 	return x.ping() // the empty result

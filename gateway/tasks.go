@@ -35,8 +35,8 @@ func (x *exchange) useTask() *fault {
 		return unknown
 	}
 	return x.use(&use{
-		method: x.msg.Method, task: true, unknown: unknown,
-		params: func(_ string, sets ...mcp.Set) jsontext.Value { return params.Params(ref.ID, sets...) },
+		method: x.msg.Method, unknown: unknown,
+		params:  func(_ string, sets ...mcp.Set) jsontext.Value { return params.Params(ref.ID, sets...) },
 		targets: func(now pinned) []target { return []target{now.catalog.tool(ref.Server, ref.Tool)} },
 	})
 }
@@ -66,25 +66,14 @@ func (g *Gateway) taskID(principal string, t target, id string) jsontext.Value {
 	return mcp.String(g.seals.seal(sealTask, text, principal))
 }
 
-// sealTasks replaces the server's task ids in a result, or in the params of a
-// notification, by the client's. started is told of each.
+// sealTasks replaces the server's task ids in what describes a task, or tells
+// of one, by the client's.
 func sealTasks(object jsontext.Value, seal func(id string) jsontext.Value) (jsontext.Value, error) {
-	members, err := mcp.Split(object)
-	if err != nil {
-		return nil, err
-	}
 	var sets []mcp.Set
-	if id, ok := mcp.Text(mcp.Get(members, "taskId")); ok {
+	if id, ok := mcp.Text(mcp.Find(object, "taskId")); ok {
 		sets = append(sets, mcp.Set{Name: "taskId", Value: seal(id)})
 	}
-	if task := mcp.Get(members, "task"); task.Kind() == '{' {
-		sealed, err := sealTasks(task, seal)
-		if err != nil {
-			return nil, err
-		}
-		sets = append(sets, mcp.Set{Name: "task", Value: sealed})
-	}
-	if meta := mcp.Get(members, "_meta"); meta.Kind() == '{' && bytes.Contains(meta, []byte(mcp.MetaRelatedTask)) {
+	if meta := mcp.Find(object, "_meta"); meta.Kind() == '{' && bytes.Contains(meta, []byte(mcp.MetaRelatedTask)) {
 		sealed, err := sealRelated(meta, seal)
 		if err != nil {
 			return nil, err
@@ -98,15 +87,15 @@ func sealTasks(object jsontext.Value, seal func(id string) jsontext.Value) (json
 }
 
 func sealRelated(meta jsontext.Value, seal func(id string) jsontext.Value) (jsontext.Value, error) {
-	members, err := mcp.Split(meta)
-	if err != nil {
-		return nil, err
-	}
-	related := mcp.Get(members, mcp.MetaRelatedTask)
+	related := mcp.Find(meta, mcp.MetaRelatedTask)
 	if related.Kind() != '{' {
 		return meta, nil
 	}
-	sealed, err := sealTasks(related, seal)
+	id, ok := mcp.Text(mcp.Find(related, "taskId"))
+	if !ok {
+		return meta, nil
+	}
+	sealed, err := mcp.Edit(related, mcp.Set{Name: "taskId", Value: seal(id)})
 	if err != nil {
 		return nil, err
 	}
@@ -192,16 +181,11 @@ func (x *exchange) listTasks() *fault {
 }
 
 func (x *exchange) appendTasks(out []byte, now pinned, server string, result jsontext.Value) ([]byte, jsontext.Value) {
-	members, err := mcp.Split(result)
-	if err != nil {
-		return out, nil
-	}
-	tasks, _ := mcp.Elements(mcp.Get(members, "tasks"))
+	tasks, _ := mcp.Elements(mcp.Find(result, "tasks"))
 	for _, task := range tasks {
-		fields, err := mcp.Split(task)
-		id, _ := mcp.Text(mcp.Get(fields, "taskId"))
+		id, _ := mcp.Text(mcp.Find(task, "taskId"))
 		t, ok := x.talk.task(server, id)
-		if err != nil || !ok || !x.allowed(now, x.question(x.msg.Method, t), t.name) {
+		if !ok || !x.allowed(now, x.question(x.msg.Method, t), t.name) {
 			continue
 		}
 		sealed, err := sealTasks(task, func(id string) jsontext.Value { return x.g.taskID(x.principal.Key(), t, id) })
@@ -213,5 +197,5 @@ func (x *exchange) appendTasks(out []byte, now pinned, server string, result jso
 		}
 		out = append(out, sealed...)
 	}
-	return out, mcp.Get(members, "nextCursor")
+	return out, mcp.Find(result, "nextCursor")
 }

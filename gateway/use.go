@@ -9,7 +9,6 @@ import (
 
 	"github.com/regogate/regogate/gateway/mcp"
 	"github.com/regogate/regogate/gateway/policy"
-	"github.com/regogate/regogate/gateway/upstream"
 	"github.com/regogate/regogate/registry"
 )
 
@@ -33,8 +32,8 @@ type use struct {
 	// question.
 	arguments jsontext.Value
 	asked     bool
-	state     string // requestState of a retry, as the client sent it
-	task      bool   // the result may be a task's
+	retry     mcp.Retry // what the client brings along of an earlier answer
+	asksTask  bool      // the client wants a task in place of the answer (legacy)
 	params    func(name string, sets ...mcp.Set) jsontext.Value
 	unknown   *fault
 }
@@ -120,7 +119,7 @@ func (x *exchange) callTool() *fault {
 		return faultParams(err)
 	}
 	return x.use(&use{
-		method: mcp.MethodToolsCall, arguments: params.Arguments, asked: true, task: true, state: params.State(),
+		method: mcp.MethodToolsCall, arguments: params.Arguments, asked: true, retry: params.Retry, asksTask: params.Task != nil,
 		params: params.Params, unknown: faultUnknown("tool", params.Name),
 		targets: func(now pinned) []target { return []target{x.named(now, toolList, params.Name)} },
 	})
@@ -132,7 +131,7 @@ func (x *exchange) getPrompt() *fault {
 		return faultParams(err)
 	}
 	return x.use(&use{
-		method: mcp.MethodPromptsGet, arguments: params.Arguments, asked: true, state: params.State(),
+		method: mcp.MethodPromptsGet, arguments: params.Arguments, asked: true, retry: params.Retry,
 		params: params.Params, unknown: faultUnknown("prompt", params.Name),
 		targets: func(now pinned) []target { return []target{x.named(now, promptList, params.Name)} },
 	})
@@ -144,7 +143,7 @@ func (x *exchange) readResource() *fault {
 		return faultParams(err)
 	}
 	return x.use(&use{
-		method: mcp.MethodResourcesRead, state: params.State(),
+		method: mcp.MethodResourcesRead, retry: params.Retry,
 		params: params.Params, unknown: x.unknownResource(params.URI),
 		targets: func(now pinned) []target { return x.located(now, params.URI) },
 	})
@@ -161,12 +160,11 @@ func (x *exchange) complete() *fault {
 	if f != nil {
 		return f
 	}
-	using, targets, unknown := mcp.MethodPromptsGet, []target(nil), faultUnknown("prompt", params.Name)
-	if params.Kind == mcp.RefResource {
-		using, unknown = mcp.MethodResourcesRead, x.unknownResource(params.Name)
-		targets = x.templates(now, params.Name)
-	} else {
-		targets = []target{x.named(now, promptList, params.Name)}
+	using, unknown := mcp.MethodPromptsGet, faultUnknown("prompt", params.Prompt)
+	targets := []target{x.named(now, promptList, params.Prompt)}
+	if !params.IsPrompt {
+		using, unknown = mcp.MethodResourcesRead, x.unknownResource(params.URI)
+		targets = x.templates(now, params.URI)
 	}
 	t, ok := x.choose(now, using, targets)
 	if !ok {
@@ -305,6 +303,14 @@ func (c *catalog) facts(server string) policy.Facts {
 		return s.facts
 	}
 	return policy.Facts{}
+}
+
+// era is the one that a server is spoken to in.
+func (c *catalog) era(server string) mcp.Era {
+	if s := c.site(server); s != nil {
+		return mcp.EraOf(s.state.Version)
+	}
+	return 0
 }
 
 func (c *catalog) has(server, capability string) bool {

@@ -56,6 +56,16 @@ func (m *Message) Err() *Error {
 	return e
 }
 
+// Response returns the message that carries the error.
+func (e *Error) Response() *Message {
+	object := strconv.AppendInt([]byte(`{"code":`), int64(e.Code), 10)
+	object = AppendString(append(object, `,"message":`...), e.Message)
+	if e.Data != nil {
+		object = append(append(object, `,"data":`...), e.Data...)
+	}
+	return &Message{ID: e.ID, Error: append(object, '}')}
+}
+
 // Append appends the whole error response to dst.
 func (e *Error) Append(dst []byte) []byte {
 	dst = e.ID.Append(append(dst, `{"jsonrpc":"2.0","id":`...))

@@ -60,6 +60,10 @@ func Get(members []Member, name string) jsontext.Value {
 	return nil
 }
 
+// Find returns the value of obj's member with exactly this name, or nil, also
+// where obj is no object. obj is as Split wants it, or nil.
+func Find(obj jsontext.Value, name string) jsontext.Value { return find(obj, name) }
+
 // find returns the value of obj's member with exactly this name, or nil. obj
 // is as Split wants it.
 func find(obj jsontext.Value, name string) jsontext.Value {

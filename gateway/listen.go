@@ -1,0 +1,133 @@
+package gateway
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/gateway/mcp"
+)
+
+// listen answers subscriptions/listen, the modern era's stream of changes. It
+// lives as long as the request.
+func (x *exchange) listen() *fault {
+	wish, err := mcp.ReadListen(x.msg.Params)
+	if err != nil {
+		return faultParams(err)
+	}
+	if _, sse := accepts(x.r.Header); !sse {
+		return faultAccept()
+	}
+	now, f := x.pin()
+	if f != nil {
+		return f
+	}
+	l := &subscriber{x: x, judge: x.judge()}
+	defer x.g.pool.Release(l.Key())
+	honoured := wish
+	honoured.Tasks = nil
+	honoured.Resources = l.subscribe(now, wish.Resources)
+	x.hand()
+	l.acknowledge(honoured)
+	w := &watcher{x: x, wanted: [listings]bool{
+		toolList: wish.ToolsListChanged, promptList: wish.PromptsListChanged,
+		resourceList: wish.ResourcesListChanged, templateList: wish.ResourcesListChanged,
+	}}
+	change := func() bool {
+		for _, method := range w.changed() {
+			l.tell(method)
+		}
+		return !x.answer.failed()
+	}
+	x.lasts(nil, func() bool {
+		x.answer.keepAlive()
+		return !x.answer.failed() && (!w.missed || change())
+	}, change)
+	return nil
+}
+
+// subscriber is the peer that a listening request subscribes for. Servers of the
+// legacy era keep a session for it.
+type subscriber struct {
+	x     *exchange
+	judge *judge
+
+	mu    sync.Mutex // one message after the other
+	ready bool       // the acknowledgement, which comes first, has been sent
+	early [][]byte   // what came before it
+}
+
+// subscribe subscribes to the resources that the policy allows and that a
+// server agrees to tell of, and returns those.
+func (l *subscriber) subscribe(now pinned, uris []string) (honoured []string) {
+	x := l.x
+	for _, uri := range uris {
+		t, ok := x.choose(now, mcp.MethodSubscribe, x.located(now, uri))
+		if !ok {
+			continue
+		}
+		answer, err := x.g.pool.Subscribe(x.ctx, t.server, l, uri)
+		if err == nil && answer.Error == nil {
+			honoured = append(honoured, uri)
+		}
+	}
+	return honoured
+}
+
+// acknowledge begins the stream.
+func (l *subscriber) acknowledge(f mcp.Filter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ready = true
+	l.x.answer.event(l.message(mcp.NotifyAcknowledged, mcp.Set{Name: "notifications", Value: f.Value()}))
+	for _, m := range l.early {
+		l.x.answer.event(m)
+	}
+	l.early = nil
+}
+
+// tell sends a notification.
+func (l *subscriber) tell(method string, sets ...mcp.Set) {
+	m := l.message(method, sets...)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.ready:
+		l.x.answer.event(m)
+	case len(l.early) < mcp.MaxSubscriptions:
+		l.early = append(l.early, m)
+	}
+}
+
+// message names the subscription, as every message of the stream does.
+func (l *subscriber) message(method string, sets ...mcp.Set) []byte {
+	meta := object(mcp.Set{Name: mcp.MetaSubscriptionID, Value: l.x.msg.ID.Raw()})
+	params := object(append(sets, mcp.Set{Name: "_meta", Value: meta})...)
+	return mcp.NewRequest(mcp.ID{}, method, params).Append(nil)
+}
+
+func (l *subscriber) Key() string {
+	return "listen " + strconv.Quote(l.x.principal.Key()) + " " + l.x.id
+}
+func (l *subscriber) Era() mcp.Era                 { return mcp.Modern }
+func (l *subscriber) Capabilities() jsontext.Value { return jsontext.Value("{}") }
+
+func (l *subscriber) Ask(_ context.Context, _ string, m *mcp.Message) *mcp.Message {
+	return acrossEras(m)
+}
+
+// Notify takes the updates of resources.
+func (l *subscriber) Notify(server string, m *mcp.Message) {
+	now, code := l.judge.now()
+	if m.Method != mcp.NotifyResourceUpdated || code != "" {
+		return
+	}
+	t, m := updated(now, server, m)
+	if m == nil || !l.judge.tells(l.x.ctx, m.Method, t) {
+		return
+	}
+	uri := mcp.Find(m.Params, "uri")
+	l.tell(m.Method, mcp.Set{Name: "uri", Value: uri})
+}
