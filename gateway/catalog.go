@@ -22,8 +22,9 @@ type catalog struct {
 
 // shelf is what one route could show.
 type shelf struct {
-	lists [listings]view
-	sites []*site // sorted by name
+	lists   [listings]view
+	sites   []*site // sorted by name
+	servers *policy.Items
 }
 
 // view is one list of one route, in the order in which it is listed.
@@ -72,7 +73,11 @@ func definitions(s *upstream.Server, list listing) []upstream.Definition {
 }
 
 func newShelf(offers [listings][]*offer, sites []*site, name func(*offer) string) shelf {
-	s := shelf{sites: sites}
+	items := make([]*policy.Item, len(sites))
+	for i, site := range sites {
+		items[i] = site.item
+	}
+	s := shelf{sites: sites, servers: policy.NewItems(items)}
 	for list := range listings {
 		s.lists[list] = newView(offers[list], name)
 	}

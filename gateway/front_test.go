@@ -99,10 +99,12 @@ func (p *peer) post(body string, headers ...string) (*http.Response, string) {
 func connect(t *testing.T, w *world.World, path, persona string) *peer {
 	t.Helper()
 	p := &peer{t: t, url: w.URL + path, token: token(t, w, persona)}
+	before := len(w.Records.All())
 	resp, body := p.post(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
 	if p.session = resp.Header.Get("Mcp-Session-Id"); resp.StatusCode != 200 || p.session == "" {
 		t.Fatalf("initialize: %d %s", resp.StatusCode, body)
 	}
+	eventually(t, "what it was told of the servers is on record", func() bool { return len(w.Records.All()) > before })
 	return p
 }
 

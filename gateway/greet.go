@@ -6,6 +6,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/policy"
 	"github.com/regogate/regogate/gateway/session"
 )
 
@@ -81,8 +82,15 @@ func (x *exchange) introduce() introduction {
 		intro.unsure = true
 		return intro
 	}
-	for _, s := range now.catalog.shelf(x.server).sites {
-		if t := s.target(); x.allowed(now, x.question(mcp.MethodDiscover, t), t.name) {
+	shelf := now.catalog.shelf(x.server)
+	name := func(i int) policy.Name { return shelf.sites[i].subject() }
+	decisions, f := x.seeEach(now, mcp.MethodDiscover, shelf.servers, name)
+	if f != nil {
+		intro.unsure = true
+		return intro
+	}
+	for i, d := range decisions {
+		if s := shelf.sites[i]; d.Allowed {
 			intro.sites = append(intro.sites, s)
 			intro.unsure = intro.unsure || s.state.Listed.IsZero()
 		}

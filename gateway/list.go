@@ -39,18 +39,13 @@ func (x *exchange) answerList(list listing) *fault {
 	return nil
 }
 
-// see asks the policy what the principal may see of a list, and records the
-// question. A list that is not decided to its end is none: clients keep what
-// they get, so that a part of it would hide the rest for long.
+// see returns what the principal may see of a list.
 func (x *exchange) see(now pinned, list listing) ([]*offer, *fault) {
 	view := now.catalog.shelf(x.server).lists[list]
-	from := time.Now()
-	request := x.request()
-	decisions, unfinished := now.policy.AllowEach(x.ctx, x.subject, view.items, lists[list].uses, request)
-	measure(&x.stages.policy, from)
-	if unfinished != "" {
-		x.recordUnfinished(now, list, request, decisions, unfinished)
-		return nil, faultNotReady(unfinished)
+	name := func(i int) policy.Name { return view.offers[i].subject() }
+	decisions, f := x.seeEach(now, lists[list].uses, view.items, name)
+	if f != nil {
+		return nil, f
 	}
 	visible := make([]*offer, 0, len(view.offers))
 	for i, d := range decisions {
@@ -58,11 +53,26 @@ func (x *exchange) see(now pinned, list listing) ([]*offer, *fault) {
 			visible = append(visible, view.offers[i])
 		}
 	}
-	x.recordList(now, list, request, view, decisions)
 	if x.server == "" && lists[list].kind == policy.KindResource {
 		visible = firsts(visible)
 	}
 	return visible, nil
+}
+
+// seeEach asks the policy about every item of a list, and records that as one
+// question. A list that is not decided to its end is none: clients keep what
+// they get, so that a part of it would hide the rest for long.
+func (x *exchange) seeEach(now pinned, method string, items *policy.Items, name func(i int) policy.Name) ([]policy.Decision, *fault) {
+	from := time.Now()
+	request := x.request()
+	decisions, unfinished := now.policy.AllowEach(x.ctx, x.subject, items, method, request)
+	measure(&x.stages.policy, from)
+	if unfinished != "" {
+		x.recordUnfinished(now, method, request, decisions, unfinished)
+		return nil, faultNotReady(unfinished)
+	}
+	x.recordList(now, method, request, name, decisions)
+	return decisions, nil
 }
 
 // firsts leaves one of each URI, the one that reading it would go to.

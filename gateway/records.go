@@ -74,12 +74,12 @@ func (x *exchange) recordOne(now pinned, rule string, q policy.Question, name po
 
 // recordList records the decision on a list: one record, with the exact set
 // that was allowed, and the first thing that kept an item from being judged.
-func (x *exchange) recordList(now pinned, list listing, q policy.Request, view view, decisions []policy.Decision) {
-	r := x.asked(now, ruleAllow, lists[list].uses, q)
+func (x *exchange) recordList(now pinned, method string, q policy.Request, name func(i int) policy.Name, decisions []policy.Decision) {
+	r := x.asked(now, ruleAllow, method, q)
 	r.List = &policy.ListSeen{Total: len(decisions)}
 	for i, d := range decisions {
 		if d.Allowed {
-			r.List.Allowed = append(r.List.Allowed, view.offers[i].subject())
+			r.List.Allowed = append(r.List.Allowed, name(i))
 		}
 		if r.Code == "" && d.Code != "" {
 			r.Code, r.Err = d.Code, d.Err
@@ -90,8 +90,8 @@ func (x *exchange) recordList(now pinned, list listing, q policy.Request, view v
 
 // recordUnfinished records a list that could not be decided to its end, so that
 // the principal was shown nothing of it.
-func (x *exchange) recordUnfinished(now pinned, list listing, q policy.Request, decisions []policy.Decision, code string) {
-	r := x.asked(now, ruleAllow, lists[list].uses, q)
+func (x *exchange) recordUnfinished(now pinned, method string, q policy.Request, decisions []policy.Decision, code string) {
+	r := x.asked(now, ruleAllow, method, q)
 	r.List, r.Code = &policy.ListSeen{Total: len(decisions)}, code
 	for _, d := range decisions {
 		if d.Code == code {

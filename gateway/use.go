@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -321,7 +322,20 @@ func (c *catalog) has(server, capability string) bool {
 // about notes for the log what the request is about.
 func (x *exchange) about(t target) {
 	x.thing = t.name.Name
-	if t.offer != nil {
+	switch {
+	case t.name.Kind == policy.KindResource:
+		x.thing = bareURI(x.thing)
+	case t.offer != nil:
 		x.thing = t.offer.exposed
 	}
+}
+
+// bareURI leaves out where a URI may hold a credential.
+func bareURI(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return ""
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return u.String()
 }

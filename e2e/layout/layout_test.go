@@ -32,7 +32,7 @@ var mayImport = map[string][]string{
 	"gateway/policy":      {"gateway/mcp", "registry/strictyaml"},
 	"gateway/session":     {"registry", "registry/strictyaml"},
 	"gateway/upstream":    {"gateway/mcp", "registry", "registry/strictyaml"},
-	"gateway":             {"gateway/mcp", "gateway/auth", "gateway/policy", "gateway/session", "gateway/upstream", "registry", "registry/strictyaml"},
+	"gateway":             {"gateway/mcp", "gateway/auth", "gateway/policy", "gateway/session", "gateway/stream", "gateway/upstream", "registry", "registry/strictyaml"},
 	"e2e/world":           {"gateway", "gateway/mcp", "gateway/auth", "gateway/auth/mint", "gateway/policy", "gateway/session", "gateway/upstream", "registry", "registry/strictyaml", "registry/catalogue", "policies"},
 	"cmd/regogate/draft":  {"e2e/world", "gateway", "gateway/auth/mint", "gateway/mcp", "gateway/policy", "gateway/session", "gateway/upstream", "policies", "registry", "registry/catalogue", "registry/strictyaml"},
 	"cmd/regogate":        {"*"},
