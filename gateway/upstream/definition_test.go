@@ -67,6 +67,40 @@ func TestDigest(t *testing.T) {
 	}
 }
 
+// TestDigestWhole: of things other than tools everything counts but what is
+// there for looks alone.
+func TestDigestWhole(t *testing.T) {
+	base := `{ "uri":"file:///a", "name":"caf\u00e9", "size":9007199254740993, "x-vendor":[2,1], "icons":[{"src":"a"}], "_meta":{"v":1} }`
+	sum := sha256.Sum256([]byte(`{"name":"café","size":9007199254740993,"uri":"file:///a","x-vendor":[2,1]}`))
+	want := hex.EncodeToString(sum[:])
+	for _, tt := range []struct {
+		old, new string
+		same     bool
+	}{
+		{"{ ", "{", true},
+		{`"uri":"file:///a", "name":"caf\u00e9"`, `"name":"café","uri":"file:///a"`, true},
+		{`[{"src":"a"}], "_meta":{"v":1}`, `[], "_meta":{"v":2}`, true},
+		{`, "icons":[{"src":"a"}], "_meta":{"v":1}`, ``, true},
+		{`"icons"`, `"Icons"`, false},
+		{`[2,1]`, `[1,2]`, false},
+		{`9007199254740993`, `9007199254740992`, false},
+		{`, "x-vendor":[2,1]`, ``, false},
+		{`"icons"`, `"mimeType":null, "icons"`, false},
+	} {
+		changed := strings.Replace(base, tt.old, tt.new, 1)
+		if changed == base {
+			t.Fatalf("%q does not occur", tt.old)
+		}
+		got, err := digestWhole(jsontext.Value(changed))
+		if err != nil || (got == want) != tt.same {
+			t.Errorf("%q for %q: the digest is %s, %v; the same as %s is %v", tt.new, tt.old, got, err, want, tt.same)
+		}
+	}
+	if got, err := digestWhole(jsontext.Value(`{"a":1,"a":2}`)); err == nil {
+		t.Errorf("duplicate names have the digest %s", got)
+	}
+}
+
 // TestDigestIgnoresForm: neither white space nor the order of members matters,
 // at any depth.
 func TestDigestIgnoresForm(t *testing.T) {

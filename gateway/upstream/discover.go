@@ -223,7 +223,9 @@ func (s *server) inspect(ctx context.Context) (*findings, error) {
 		s.links.drop(e)
 	}
 	s.links.worked(key)
-	s.links.follow(e, changesOf(found.told))
+	if found.told.notifies() {
+		s.links.follow(e)
+	}
 	return found, nil
 }
 

@@ -38,24 +38,11 @@ func declares(capabilities jsontext.Value, capability, setting string) bool {
 	return err == nil && string(mcp.Get(settings, setting)) == "true"
 }
 
-// changesOf returns the params of subscriptions/listen that ask for word of every
-// list whose changes the server declares to tell of, nil where there is none.
-func changesOf(h *hello) jsontext.Value {
-	params := []byte(`{"notifications":{`)
-	empty := len(params)
-	for _, capability := range []string{"tools", "prompts", "resources"} {
-		if !h.has(capability, "listChanged") {
-			continue
-		}
-		if len(params) > empty {
-			params = append(params, ',')
-		}
-		params = append(params, `"`+capability+`ListChanged":true`...)
-	}
-	if len(params) == empty {
-		return nil
-	}
-	return append(params, "}}"...)
+// notifies reports whether the server declares to tell of changes of any list.
+func (h *hello) notifies() bool {
+	return slices.ContainsFunc([]string{"tools", "prompts", "resources"}, func(capability string) bool {
+		return h.has(capability, "listChanged")
+	})
 }
 
 // modernLeg is the hello of a server that is spoken to in the modern era

@@ -8,8 +8,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/regogate/regogate/gateway/mcp"
 )
 
@@ -142,7 +140,7 @@ func (e *events) call(ctx context.Context, r request) (*mcp.Message, error) {
 func (e *events) describe(context.Context) (*hello, error) { return e.told, nil }
 
 // watch has nothing to do: changes come unasked, on the stream.
-func (e *events) watch(context.Context, jsontext.Value) {}
+func (e *events) watch(context.Context) {}
 
 func (e *events) ended() <-chan struct{} { return e.conn.dead }
 

@@ -359,9 +359,9 @@ func (s *stateless) describe(ctx context.Context) (*hello, error) {
 	return h, err
 }
 
-func (s *stateless) watch(ctx context.Context, wanted jsontext.Value) {
+func (s *stateless) watch(ctx context.Context) {
 	keepWatch(ctx, func() error {
-		m, err := s.call(ctx, request{method: listen, params: wanted})
+		m, err := s.call(ctx, request{method: listen, params: jsontext.Value(listenArgs)})
 		if err == nil && m.Error != nil {
 			return errUnwatched
 		}

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/regogate/regogate/gateway/mcp"
 )
 
@@ -22,9 +20,8 @@ type link interface {
 	// describe returns what the server says of itself.
 	describe(ctx context.Context) (*hello, error)
 	// watch returns when ctx ends or the server does not notify, and in
-	// between has the transport told of every change of the server's lists.
-	// wanted are the params of subscriptions/listen, for servers that know it.
-	watch(ctx context.Context, wanted jsontext.Value)
+	// between has the transport told of every change of the server's tools.
+	watch(ctx context.Context)
 	// ended is closed when the link is of no use any more; nil is never.
 	ended() <-chan struct{}
 	// close ends the link and what is under way on it, and returns when
@@ -61,9 +58,8 @@ type entry struct {
 	// Guarded by links.mu:
 	users    int
 	used     time.Time
-	dropped  bool               // no longer in entries
-	followed jsontext.Value     // what is watched for, nil is nothing
-	unfollow context.CancelFunc // nil where nothing is
+	dropped  bool // no longer in entries
+	followed bool // somebody watches
 }
 
 // deaths remembers links of one key that ended by themselves, so that a
@@ -268,27 +264,15 @@ func (l *links) sweep(now time.Time) {
 	}
 }
 
-// follow has the link watched for what wanted asks for, in place of what it was
-// watched for; nil is nothing.
-func (l *links) follow(e *entry, wanted jsontext.Value) {
+// follow has the link watched for changes, once in its life.
+func (l *links) follow(e *entry) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e.dropped || l.closed || string(e.followed) == string(wanted) {
+	if e.followed || e.dropped || l.closed {
 		return
 	}
-	if e.unfollow != nil {
-		e.unfollow()
-	}
-	e.followed, e.unfollow = wanted, nil
-	if wanted == nil {
-		return
-	}
-	ctx, cancel := context.WithCancel(e.life)
-	e.unfollow = cancel
-	l.wg.Go(func() {
-		defer cancel()
-		e.link.watch(ctx, wanted)
-	})
+	e.followed = true
+	l.wg.Go(func() { e.link.watch(e.life) })
 }
 
 // close ends all links and returns when nothing of them is left. The pool's

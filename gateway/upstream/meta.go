@@ -37,6 +37,9 @@ const (
 	listen   = "subscriptions/listen"
 	progress = "notifications/progress"
 	greeted  = "notifications/initialized"
+
+	// A server tells of those lists that it has.
+	listenArgs = `{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}}`
 )
 
 // outbound turns params as they came from the client leg into what this server

@@ -1,6 +1,6 @@
 // Package upstream is the backend leg: it reaches the MCP servers behind the
 // gateway, over HTTP and stdio and in both eras of the protocol,
-// keeps their tools' definitions, and sends them the requests that were judged.
+// keeps what they list, and sends them the requests that were judged.
 // It judges nothing itself.
 package upstream
 
@@ -29,12 +29,13 @@ type Options struct {
 	// regogate, dev.
 	Name, Version string
 
-	// Refresh is how often tools are read again, give or take a tenth: 1m.
+	// Refresh is how often lists are read again, give or take a tenth: 1m.
 	Refresh time.Duration
 	// RetryMin and RetryMax bound the growing time between attempts to reach
-	// a server that is down: 500ms, 30s. An empty list is asked for again
-	// after twice RetryMin at first, Refresh at last, and a server that says
-	// that its tools changed is looked at no more often than that.
+	// a server that is down: 500ms, 30s. A list that cannot be read or
+	// believed, and one of tools that is empty, is asked for again after twice
+	// RetryMin at first, Refresh at last, and a server that says that a list
+	// changed is looked at no more often than that.
 	RetryMin, RetryMax time.Duration
 }
 
@@ -141,7 +142,7 @@ func (p *Pool) Run(ctx context.Context) error {
 }
 
 // Current returns the latest state. It is never nil: before a server was first
-// reached it is listed as down, without tools.
+// reached it is listed as down, without anything.
 func (p *Pool) Current() *State { return p.state.Load() }
 
 // Changed is a hint channel for one reader: a value means that Current may

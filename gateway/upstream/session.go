@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/regogate/regogate/gateway/mcp"
 )
 
@@ -189,7 +187,7 @@ func (s *session) describe(context.Context) (*hello, error) { return s.told, nil
 
 // watch reads the session's own stream, on which a server says what belongs to
 // no request.
-func (s *session) watch(ctx context.Context, _ jsontext.Value) {
+func (s *session) watch(ctx context.Context) {
 	keepWatch(ctx, func() error {
 		resp, err := s.open(ctx, "")
 		if err != nil {

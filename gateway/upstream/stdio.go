@@ -168,12 +168,12 @@ func (p *piped) call(ctx context.Context, r request) (*mcp.Message, error) {
 func (p *piped) describe(context.Context) (*hello, error) { return p.told, nil }
 
 // watch has nothing to do in the legacy era, where notifications come unasked.
-func (p *piped) watch(ctx context.Context, wanted jsontext.Value) {
+func (p *piped) watch(ctx context.Context) {
 	if p.told.era != mcp.Modern {
 		return
 	}
 	keepWatch(ctx, func() error {
-		m, err := p.call(ctx, request{method: listen, params: wanted})
+		m, err := p.call(ctx, request{method: listen, params: jsontext.Value(listenArgs)})
 		if isClosed(p.conn.dead) || err == nil && m.Error != nil {
 			return errUnwatched
 		}

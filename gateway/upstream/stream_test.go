@@ -251,7 +251,7 @@ func TestWatch(t *testing.T) {
 					listed.Add(1)
 				case listen:
 					watching = true
-					if want := `"notifications":{"toolsListChanged":true}`; !strings.Contains(s.body, want) {
+					if want := `"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}`; !strings.Contains(s.body, want) {
 						t.Errorf("%s is not in %s", want, s.body)
 					}
 				}

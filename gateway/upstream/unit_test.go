@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-json-experiment/json/jsontext"
-
 	"github.com/regogate/regogate/gateway/mcp"
 )
 
@@ -156,7 +154,7 @@ func newFakeLink() *fakeLink {
 
 func (l *fakeLink) call(context.Context, request) (*mcp.Message, error) { return &mcp.Message{}, nil }
 func (l *fakeLink) describe(context.Context) (*hello, error)            { return legacyLeg(), nil }
-func (l *fakeLink) watch(ctx context.Context, _ jsontext.Value)         { <-ctx.Done() }
+func (l *fakeLink) watch(ctx context.Context)                           { <-ctx.Done() }
 func (l *fakeLink) ended() <-chan struct{}                              { return l.dead }
 func (l *fakeLink) close()                                              { close(l.closed) } // twice would panic
 
@@ -263,7 +261,7 @@ func TestLinksDropped(t *testing.T) {
 		l := linksFor(t, func(context.Context) (link, error) { return newFakeLink(), nil })
 		a, _ := l.take(t.Context(), "a")
 		same, _ := l.take(t.Context(), "a")
-		l.follow(a, jsontext.Value(`{}`))
+		l.follow(a)
 		l.drop(a)
 		l.drop(same) // everybody who finds it stale says so
 		next, _ := l.take(t.Context(), "a")
