@@ -37,7 +37,8 @@ type Config struct {
 	// HOME, LANG, LC_ALL, LC_CTYPE, LOGNAME, SHELL, TMPDIR, TZ, USER.
 	Env map[string]strictyaml.Secret `yaml:"env"`
 	Dir string                       `yaml:"dir"` // empty is the gateway's own
-	// Shared: one process serves all principals, instead of one each.
+	// Shared: one process serves all clients, instead of one each. It is told
+	// of nothing that they can do, and asks them nothing.
 	Shared bool `yaml:"shared"`
 
 	// Protocol is auto (the default), legacy or modern: the era in which the
@@ -64,9 +65,9 @@ type Config struct {
 	// MaxConcurrent bounds the requests under way at the server; more wait
 	// for a place until their deadline: 64.
 	MaxConcurrent int `yaml:"max_concurrent"`
-	// MaxSessions bounds sessions or processes, one for each principal: 64.
-	// The one idle for longest makes room for a new one. Discovery has
-	// another one of its own.
+	// MaxSessions bounds sessions or processes, one for each client: 64. The
+	// one idle for longest makes room for a new one; one with a subscription
+	// is not idle. Discovery has another one of its own.
 	MaxSessions int `yaml:"max_sessions"`
 }
 

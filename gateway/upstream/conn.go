@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -15,6 +14,9 @@ type request struct {
 	method string
 	params jsontext.Value // as the client leg had them, the names apart
 	tool   *Definition    // of a tools/call, where it is known
+	level  string         // of the log messages that the client wants; "" leaves it
+	peer   Peer           // nil is the gateway itself
+	turn   *turn          // nil for what is no client's call
 	// notify takes the notifications that belong to the request, in order,
 	// from one goroutine, before the answer is returned. It may be nil.
 	notify func(*mcp.Message)
@@ -33,10 +35,10 @@ type conn struct {
 	noise  *noise
 	client jsontext.Value // our clientInfo
 	limit  int            // bytes of one line
-	// shared: the requests under way belong to different principals, so that
+	// shared: the requests under way belong to different peers, so that
 	// a notification that names none of them goes to nobody.
-	shared  bool
-	changed func() // the server says that its tools changed
+	shared bool
+	party  *party
 
 	out  chan outgoing
 	eof  chan struct{} // closed once everything that the server wrote is read
@@ -57,13 +59,15 @@ type outgoing struct {
 
 // pending is one request under way.
 type pending struct {
-	seq    int64
-	id     mcp.ID
-	watch  bool           // its notifications are ours, not a client's
-	token  jsontext.Value // the client's progress token, or nil
-	notes  chan *mcp.Message
-	answer chan *mcp.Message // holds one
-	failed chan error        // holds one
+	seq     int64
+	id      mcp.ID
+	listens bool // it is a subscriptions/listen
+	feeds   bool // its notify takes what comes from it
+	turn    *turn
+	token   jsontext.Value // the client's progress token, or nil
+	notes   chan *mcp.Message
+	answer  chan *mcp.Message // holds one
+	failed  chan error        // holds one
 
 	sent bool // the server may have seen it; guarded by conn.mu
 }
@@ -117,6 +121,7 @@ func (c *conn) fail(cause error) {
 	if c.cause == nil {
 		c.cause = cause
 		close(c.dead)
+		c.party.end() // nobody can be answered any more
 	}
 }
 
@@ -203,7 +208,7 @@ func (p *pending) drain(notify func(*mcp.Message)) {
 // cancelParams are the params of our notifications/cancelled.
 func cancelParams(id mcp.ID, ctx context.Context) jsontext.Value {
 	reason := "the client cancelled the request"
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if expired(ctx) {
 		reason = "the request took too long"
 	}
 	out := append([]byte(`{"requestId":`), id.Raw()...)
@@ -216,12 +221,12 @@ func (c *conn) begin(h *hello, r request) (*pending, []byte, error) {
 	seq := c.next
 	c.mu.Unlock()
 	id := mcp.NumberID(seq)
-	params, token, err := outbound(r.params, h, c.client, id)
+	params, token, err := outbound(r, h, c.client, id)
 	if err != nil {
 		return nil, nil, err
 	}
 	p := &pending{
-		seq: seq, id: id, token: token, watch: r.method == listen,
+		seq: seq, id: id, token: token, turn: r.turn, listens: r.method == listen, feeds: r.method == listen && r.notify != nil,
 		notes:  make(chan *mcp.Message, inboundQueue),
 		answer: make(chan *mcp.Message, 1),
 		failed: make(chan error, 1),
@@ -240,6 +245,18 @@ func (c *conn) end(p *pending) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.pending, p.id)
+}
+
+// deliver sends an answer of the client, which the server waits for.
+func (c *conn) deliver(m *mcp.Message) {
+	line, err := oneLine(m)
+	if err != nil {
+		return
+	}
+	select {
+	case c.out <- outgoing{line: line}:
+	case <-c.dead:
+	}
 }
 
 // post sends a message that nobody waits for, unless the server has stopped

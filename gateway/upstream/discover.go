@@ -233,12 +233,12 @@ func (s *server) inspect(ctx context.Context) (*findings, error) {
 // spoken to in such a way that another one is to be used.
 func (s *server) own(ctx context.Context) (e *entry, key string, err error) {
 	key = s.transport.key(discovery)
-	e, err = s.links.take(ctx, key)
+	e, err = s.links.take(ctx, key, s.crowd)
 	if now := s.transport.key(discovery); err == nil && now != key {
 		s.links.drop(e)
 		s.links.give(e)
 		key = now
-		e, err = s.links.take(ctx, key)
+		e, err = s.links.take(ctx, key, s.crowd)
 	}
 	return e, key, err
 }

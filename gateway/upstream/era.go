@@ -120,10 +120,10 @@ func initialized(m *mcp.Message) (*hello, error) {
 	return h, nil
 }
 
-// initializeRequest is how we begin with a legacy server. We declare no client
-// capability.
-func initializeRequest(client jsontext.Value) request {
-	params := []byte(`{"protocolVersion":"` + mcp.V20251125 + `","capabilities":{},"clientInfo":`)
+// initializeRequest is how we begin with a legacy server for a peer.
+func initializeRequest(client jsontext.Value, peer Peer) request {
+	params := []byte(`{"protocolVersion":"` + mcp.V20251125 + `","capabilities":`)
+	params = append(append(params, declared(peer, mcp.Legacy)...), `,"clientInfo":`...)
 	return request{method: mcp.MethodInitialize, params: append(append(params, client...), '}')}
 }
 

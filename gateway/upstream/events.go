@@ -26,7 +26,7 @@ type events struct {
 }
 
 // openEvents opens the stream and begins a conversation on it.
-func (w *web) openEvents(ctx context.Context) (*events, error) {
+func (w *web) openEvents(ctx context.Context, peer Peer) (*events, error) {
 	e := &events{web: w}
 	// The stream outlives the attempt to open it, unless that fails.
 	e.life, e.end = context.WithCancel(context.WithoutCancel(ctx))
@@ -36,7 +36,7 @@ func (w *web) openEvents(ctx context.Context) (*events, error) {
 		e.end()
 		return nil, err
 	}
-	e.conn = &conn{noise: w.noise, client: w.me, limit: w.limit, changed: w.changed}
+	e.conn = &conn{noise: w.noise, client: w.me, limit: w.limit, party: w.party(peer)}
 	e.conn.serve(e.read, e.write)
 	var err error
 	if e.told, err = e.conn.greet(ctx); err != nil {
@@ -139,8 +139,14 @@ func (e *events) call(ctx context.Context, r request) (*mcp.Message, error) {
 
 func (e *events) describe(context.Context) (*hello, error) { return e.told, nil }
 
+func (e *events) hello() *hello { return e.told }
+
 // watch has nothing to do: changes come unasked, on the stream.
-func (e *events) watch(context.Context) {}
+func (e *events) watch(context.Context) error { return nil }
+
+func (e *events) attend(context.Context) error { return nil }
+
+func (e *events) tell(m *mcp.Message) { e.conn.post(m) }
 
 func (e *events) ended() <-chan struct{} { return e.conn.dead }
 
@@ -148,5 +154,6 @@ func (e *events) close() {
 	e.conn.fail(errClosed)
 	e.end()
 	e.body.Close()
+	e.conn.party.close()
 	e.conn.wg.Wait()
 }

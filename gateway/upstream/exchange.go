@@ -19,11 +19,11 @@ import (
 // exchange is one request under way over HTTP: it reads responses until it has
 // the answer.
 type exchange struct {
-	web    *web
-	id     mcp.ID
-	token  jsontext.Value // the client's progress token, or nil
-	notify func(*mcp.Message)
-	cancel context.CancelFunc // ends the context of the HTTP request
+	web     *web
+	id      mcp.ID
+	token   jsontext.Value     // the client's progress token, or nil
+	request request            // the zero value for a stream that belongs to none
+	cancel  context.CancelFunc // ends the context of the HTTP request
 
 	session  *session // nil in the modern era
 	refused  bool     // with HTTP status 400
@@ -261,29 +261,61 @@ func (x *exchange) event(ctx context.Context, data []byte) (*mcp.Message, error)
 		}
 		x.web.noise.report("answered a request that is not under way", nil)
 	case mcp.Request:
-		if x.session != nil {
-			x.session.answer(ctx, m)
+		if x.session == nil {
+			x.web.noise.report("made a request, which its era does not know", nil)
+			break
+		}
+		if answer := x.session.party.take(m, x.request.turn, x.session.answer); answer != nil {
+			x.session.answer(answer)
 		}
 	case mcp.Notification:
-		x.web.note(m, x)
+		x.note(m)
 	}
 	return nil, nil
 }
 
-// note hands a notification on where it is the client's to see.
-func (w *web) note(m *mcp.Message, x *exchange) {
-	switch {
-	case listChanged(m.Method):
-		w.changed()
-		return
-	case m.Method == cancelled, m.Method == acknowledged:
-		return
-	case m.Method == progress:
+// note hands a notification on to whom it is for.
+func (x *exchange) note(m *mcp.Message) {
+	if m.Method == progress {
 		if m = restore(m, x.id, x.token); m == nil {
 			return
 		}
 	}
-	if x.notify != nil {
-		x.notify(m)
+	switch {
+	case x.session != nil:
+		x.session.party.hear(m, x.belongs())
+	case x.request.method == listen && x.request.notify != nil:
+		x.request.notify(m)
+	default:
+		x.stray(m)
+	}
+}
+
+// belongs is who hears of what belongs to the request; nil is the session's
+// peer, where there is no client's call.
+func (x *exchange) belongs() func(*mcp.Message) {
+	switch {
+	case x.request.notify != nil:
+		return x.request.notify
+	case x.request.turn != nil:
+		return func(*mcp.Message) {}
+	}
+	return nil
+}
+
+// stray takes what a modern server says beside the answer to a request.
+func (x *exchange) stray(m *mcp.Message) {
+	switch m.Method {
+	case toolsChanged, promptsChanged, resourcesChanged:
+		x.web.changed()
+	case cancelled, acknowledged:
+	case updated, elicited, taskStatus:
+		if x.request.peer != nil {
+			x.request.peer.Notify(x.web.name, m)
+		}
+	default:
+		if x.request.notify != nil {
+			x.request.notify(m)
+		}
 	}
 }

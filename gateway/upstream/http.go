@@ -21,6 +21,7 @@ import (
 
 // web reaches one Streamable HTTP server.
 type web struct {
+	name    string
 	url     string
 	headers http.Header // configured
 	limit   int
@@ -53,7 +54,7 @@ func newWeb(name string, c Config, o Options, changed func()) (*web, error) {
 		return nil, err
 	}
 	w := &web{
-		url: c.URL, headers: http.Header{}, limit: int(c.MaxResponse),
+		name: name, url: c.URL, headers: http.Header{}, limit: int(c.MaxResponse),
 		me: o.clientInfo(), noise: newNoise(name, o.Log), changed: changed,
 	}
 	for key, value := range c.Headers {
@@ -118,12 +119,14 @@ func (w *web) forget() {
 }
 
 // key: a modern server knows no sessions.
-func (w *web) key(principal string) string {
+func (w *web) key(peer string) string {
 	if w.way() == wayModern {
 		return ""
 	}
-	return principal
+	return peer
 }
+
+func (w *web) party(peer Peer) *party { return newParty(w.name, peer, w.changed) }
 
 func (w *web) close() {
 	w.wg.Wait()
@@ -132,14 +135,14 @@ func (w *web) close() {
 
 // dial finds out the way where it is not known, and begins a session with a
 // legacy server.
-func (w *web) dial(ctx context.Context) (link, error) {
+func (w *web) dial(ctx context.Context, peer Peer) (link, error) {
 	switch w.way() {
 	case wayModern:
 		return &stateless{web: w}, nil
 	case waySessions:
-		return linkOf(w.initialize(ctx))
+		return linkOf(w.initialize(ctx, peer))
 	case wayEvents:
-		return linkOf(w.openEvents(ctx))
+		return linkOf(w.openEvents(ctx, peer))
 	}
 	if w.configured != mcp.Legacy {
 		modern, err := w.probe(ctx)
@@ -151,12 +154,12 @@ func (w *web) dial(ctx context.Context) (link, error) {
 			return &stateless{web: w}, nil
 		}
 	}
-	return w.dialLegacy(ctx)
+	return w.dialLegacy(ctx, peer)
 }
 
 // dialLegacy tries the older transport where the newer one is not there.
-func (w *web) dialLegacy(ctx context.Context) (link, error) {
-	s, err := w.initialize(ctx)
+func (w *web) dialLegacy(ctx context.Context, peer Peer) (link, error) {
+	s, err := w.initialize(ctx, peer)
 	if err == nil {
 		w.found.Store(uint32(waySessions))
 		return s, nil
@@ -164,7 +167,7 @@ func (w *web) dialLegacy(ctx context.Context) (link, error) {
 	if !notHere(err) {
 		return nil, err
 	}
-	if e, err := w.openEvents(ctx); err == nil {
+	if e, err := w.openEvents(ctx, peer); err == nil {
 		w.found.Store(uint32(wayEvents))
 		return e, nil
 	}
@@ -301,74 +304,3 @@ func (w *web) aside(ctx context.Context, f func(ctx context.Context)) {
 		f(ctx)
 	})
 }
-
-// stateless is the link to a modern server. There is nothing to it but the
-// server itself.
-type stateless struct {
-	web  *web
-	next atomic.Int64
-}
-
-func (s *stateless) call(ctx context.Context, r request) (*mcp.Message, error) {
-	id := mcp.NumberID(s.next.Add(1))
-	params, token, err := outbound(r.params, modernLeg(), s.web.me, id)
-	if err != nil {
-		return nil, err
-	}
-	m := mcp.NewRequest(id, r.method, params)
-	header := http.Header{}
-	mcp.SetHeaders(header, mcp.V20260728, m)
-	if r.tool != nil {
-		call, err := mcp.Split(params)
-		if err != nil {
-			return nil, broken("read the params of a request: %w", err)
-		}
-		if e := r.tool.headers.Set(header, mcp.Get(call, "arguments")); e != nil {
-			return refusal(e)
-		}
-	}
-	// Ending ctx is what cancels the request.
-	ctx, cancel := context.WithCancel(ctx)
-	x := &exchange{web: s.web, id: id, token: token, notify: r.notify, cancel: cancel}
-	resp, err := s.web.post(ctx, header, m)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	return x.answer(ctx, resp)
-}
-
-// refusal is what a server would answer that sees e.
-func refusal(e *mcp.Error) (*mcp.Message, error) {
-	m, bad := mcp.ParseBackend(e.Append(nil))
-	if bad != nil {
-		return nil, bad
-	}
-	return m, nil
-}
-
-func (s *stateless) describe(ctx context.Context) (*hello, error) {
-	m, err := s.call(ctx, request{method: discover})
-	if err != nil {
-		return nil, err
-	}
-	era, h, err := discovered(m)
-	if err == nil && era != mcp.Modern {
-		return nil, broken("it does not answer %s as a modern server does", discover)
-	}
-	return h, err
-}
-
-func (s *stateless) watch(ctx context.Context) {
-	keepWatch(ctx, func() error {
-		m, err := s.call(ctx, request{method: listen, params: jsontext.Value(listenArgs)})
-		if err == nil && m.Error != nil {
-			return errUnwatched
-		}
-		return err
-	})
-}
-
-func (s *stateless) ended() <-chan struct{} { return nil }
-
-func (s *stateless) close() {}

@@ -28,7 +28,9 @@ func (c *conn) line(line []byte, cut bool) {
 	case mcp.Response:
 		c.respond(m)
 	case mcp.Request:
-		c.post(reply(m))
+		if answer := c.party.take(m, c.turn(), c.deliver); answer != nil {
+			c.post(answer)
+		}
 	case mcp.Notification:
 		c.note(m)
 	}
@@ -106,22 +108,35 @@ func looseID(text []byte) jsontext.Value {
 
 // note hands a notification to the request it belongs to.
 func (c *conn) note(m *mcp.Message) {
-	switch {
-	case listChanged(m.Method):
-		c.changed()
-		return
-	case m.Method == cancelled, m.Method == acknowledged:
-		return
-	}
-	p := c.subject(m)
-	if p == nil {
+	if p := c.subscription(m); p != nil {
+		if m.Method == cancelled {
+			p.fail(broken("it ended the subscription"))
+			return
+		}
+		c.pass(p, m)
 		return
 	}
 	if m.Method == progress {
-		if m = restore(m, p.id, p.token); m == nil {
+		c.mu.Lock()
+		p := c.pending[progressOf(m)]
+		c.mu.Unlock()
+		if p == nil {
 			return
 		}
+		if m = restore(m, p.id, p.token); m != nil {
+			c.pass(p, m)
+		}
+		return
 	}
+	var belongs func(*mcp.Message)
+	if p := c.newest(); p != nil {
+		belongs = func(m *mcp.Message) { c.pass(p, m) }
+	}
+	c.party.hear(m, belongs)
+}
+
+// pass queues a notification for the request that it belongs to.
+func (c *conn) pass(p *pending, m *mcp.Message) {
 	select {
 	case p.notes <- m:
 	default:
@@ -129,29 +144,43 @@ func (c *conn) note(m *mcp.Message) {
 	}
 }
 
-// subject finds the request that a notification is about. Only progress names
-// one; the rest goes to the newest, which is the same principal's unless the
-// process is shared.
-func (c *conn) subject(m *mcp.Message) *pending {
+// subscription finds the subscriptions/listen of a peer that a notification
+// came from, or that it ends.
+func (c *conn) subscription(m *mcp.Message) *pending {
+	id := subscriptionOf(m)
+	if m.Method == cancelled {
+		id, _ = cancelledID(m)
+	}
+	if id.IsZero() {
+		return nil
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if m.Method == progress {
-		return c.pending[progressOf(m)]
+	p := c.pending[id]
+	if p != nil && (p.feeds || p.listens && m.Method == cancelled) {
+		return p
 	}
+	return nil
+}
+
+// newest finds the call that belongs to what names none: the last one that
+// began, which is the same peer's unless the process is shared.
+func (c *conn) newest() *pending {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	var newest *pending
 	for _, p := range c.pending {
-		if !c.shared && !p.watch && (newest == nil || p.seq > newest.seq) {
+		if !c.shared && p.turn != nil && (newest == nil || p.seq > newest.seq) {
 			newest = p
 		}
 	}
 	return newest
 }
 
-// reply answers a request that a server sends to us. We declare no client
-// capability, so nothing but ping is ours to answer.
-func reply(m *mcp.Message) *mcp.Message {
-	if m.Method == "ping" {
-		return mcp.NewResponse(m.ID, jsontext.Value("{}"))
+// turn is the call that a request of the server is made during.
+func (c *conn) turn() *turn {
+	if p := c.newest(); p != nil {
+		return p.turn
 	}
-	return &mcp.Message{ID: m.ID, Error: jsontext.Value(`{"code":-32601,"message":"the client does not support this method"}`)}
+	return nil
 }

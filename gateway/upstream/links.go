@@ -19,9 +19,20 @@ type link interface {
 	call(ctx context.Context, r request) (*mcp.Message, error)
 	// describe returns what the server says of itself.
 	describe(ctx context.Context) (*hello, error)
+	// hello returns what the server said when the link was made; of a modern
+	// server, perhaps nothing but the era.
+	hello() *hello
 	// watch returns when ctx ends or the server does not notify, and in
-	// between has the transport told of every change of the server's tools.
-	watch(ctx context.Context)
+	// between has the transport told of every change of the server's lists.
+	// It returns errStale when that has shown that the link is of no use any
+	// more, else nil. It is for the gateway's own link.
+	watch(ctx context.Context) error
+	// attend is watch for the link of a peer, which hears of whatever the
+	// server says of its own accord.
+	attend(ctx context.Context) error
+	// tell sends a notification, in order, where the server takes any. It
+	// does not wait.
+	tell(m *mcp.Message)
 	// ended is closed when the link is of no use any more; nil is never.
 	ended() <-chan struct{}
 	// close ends the link and what is under way on it, and returns when
@@ -32,7 +43,7 @@ type link interface {
 // links holds the links to one server, one for each key, made when first
 // needed and closed when idle. It is safe for concurrent use.
 type links struct {
-	dial    func(ctx context.Context) (link, error)
+	dial    func(ctx context.Context, peer Peer) (link, error)
 	limit   int
 	idle    time.Duration
 	connect time.Duration
@@ -49,16 +60,19 @@ type links struct {
 // entry is one link, or the attempt to make it.
 type entry struct {
 	key    string
+	peer   Peer          // that it was made for
 	ready  chan struct{} // closed when link or err is set
 	link   link
 	err    error
 	life   context.Context // of what runs beside the link's calls
 	cancel context.CancelFunc
+	gone   chan struct{} // closed when it is no longer to be used
+	level  level
 
 	// Guarded by links.mu:
 	users    int
 	used     time.Time
-	dropped  bool // no longer in entries
+	dropped  bool // gone is closed, and it is no longer in entries
 	followed bool // somebody watches
 }
 
@@ -69,11 +83,11 @@ type deaths struct {
 	until time.Time
 }
 
-// take returns the link of key, made now if need be. Callers that come
-// together share one attempt, and each gives up waiting by its own ctx. Every
-// entry that is returned must be given back.
-func (l *links) take(ctx context.Context, key string) (*entry, error) {
-	e, err := l.enter(key, time.Now())
+// take returns the link of key, made now for peer if need be. Callers that
+// come together share one attempt, and each gives up waiting by its own ctx.
+// Every entry that is returned must be given back.
+func (l *links) take(ctx context.Context, key string, peer Peer) (*entry, error) {
+	e, err := l.enter(key, peer, time.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +104,7 @@ func (l *links) take(ctx context.Context, key string) (*entry, error) {
 	return e, nil
 }
 
-func (l *links) enter(key string, now time.Time) (*entry, error) {
+func (l *links) enter(key string, peer Peer, now time.Time) (*entry, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -108,7 +122,7 @@ func (l *links) enter(key string, now time.Time) (*entry, error) {
 		if key != discovery && l.isFull() && !l.evict() {
 			return nil, busy("all of its %d sessions are in use", l.limit)
 		}
-		e = l.make(key)
+		e = l.make(key, peer)
 	}
 	e.users++
 	e.used = now
@@ -138,14 +152,14 @@ func (e *entry) hasEnded() bool {
 
 // make begins the attempt. It is nobody's in particular, so nobody's ctx ends
 // it.
-func (l *links) make(key string) *entry {
-	e := &entry{key: key, ready: make(chan struct{})}
+func (l *links) make(key string, peer Peer) *entry {
+	e := &entry{key: key, peer: peer, ready: make(chan struct{}), gone: make(chan struct{}), level: newLevel()}
 	e.life, e.cancel = context.WithCancel(l.life)
 	l.entries[key] = e
 	l.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(e.life, l.connect)
 		defer cancel()
-		made, err := l.dial(ctx)
+		made, err := l.dial(ctx, peer)
 		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			err = unavailable("it was not ready within %s: %v", l.connect, err)
 		}
@@ -153,8 +167,14 @@ func (l *links) make(key string) *entry {
 		defer l.mu.Unlock()
 		e.link, e.err = made, err
 		close(e.ready)
-		if err != nil {
+		switch {
+		case e.dropped && e.users == 0: // it was released meanwhile
+			l.shut(e)
+		case e.dropped:
+		case err != nil:
 			l.remove(e)
+		case key != discovery && key != "":
+			l.attend(e, made.attend)
 		}
 	})
 	return e
@@ -166,8 +186,45 @@ func (l *links) give(e *entry) {
 	defer l.mu.Unlock()
 	e.users--
 	e.used = time.Now()
-	if e.dropped && e.users == 0 {
+	if e.dropped && e.users == 0 && e.isReady() {
 		l.shut(e)
+	}
+}
+
+// hold uses an entry once more, unless it is no longer to be used. It must be
+// given back.
+func (l *links) hold(e *entry) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e.dropped || l.closed {
+		return false
+	}
+	e.users++
+	return true
+}
+
+// open returns the entry of key if it is ready for requests, else nil. It must
+// be given back.
+func (l *links) open(key string) *entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.entries[key]
+	if e == nil || l.closed || !e.isReady() || e.hasEnded() {
+		return nil
+	}
+	e.users++
+	return e
+}
+
+// release ends the link of key and what is under way over it, which it does
+// not wait for.
+func (l *links) release(key string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.deaths, key)
+	if e := l.entries[key]; e != nil {
+		e.cancel()
+		l.remove(e)
 	}
 }
 
@@ -181,12 +238,12 @@ func (l *links) drop(e *entry) {
 	}
 }
 
-// remove is for a caller that holds mu, once for each entry, and never for one
-// that is still being made.
+// remove is for a caller that holds mu, once for each entry.
 func (l *links) remove(e *entry) {
 	e.dropped = true
+	close(e.gone)
 	delete(l.entries, e.key)
-	if e.users == 0 {
+	if e.users == 0 && e.isReady() {
 		l.shut(e)
 	}
 }
@@ -219,7 +276,7 @@ func (l *links) worked(key string) {
 	delete(l.deaths, key)
 }
 
-// isFull reports whether principals have as many links as they may. The
+// isFull reports whether peers have as many links as they may. The
 // gateway's own link does not count, lest a server that is merely busy seem to
 // be down.
 func (l *links) isFull() bool {
@@ -272,7 +329,17 @@ func (l *links) follow(e *entry) {
 		return
 	}
 	e.followed = true
-	l.wg.Go(func() { e.link.watch(e.life) })
+	l.attend(e, e.link.watch)
+}
+
+// attend reads what comes unasked for as long as the entry lives, and drops it
+// when that shows that it has been lost.
+func (l *links) attend(e *entry, read func(context.Context) error) {
+	l.wg.Go(func() {
+		if errors.Is(read(e.life), errStale) {
+			l.drop(e)
+		}
+	})
 }
 
 // close ends all links and returns when nothing of them is left. The pool's

@@ -26,17 +26,21 @@ const (
 	acknowledged     = "notifications/subscriptions/acknowledged"
 )
 
-// listChanged reports whether a notification says that one of the server's
-// lists is to be read again.
-func listChanged(method string) bool {
-	return method == toolsChanged || method == promptsChanged || method == resourcesChanged
-}
+// Notifications that are a peer's whatever is under way.
+const (
+	updated    = "notifications/resources/updated"
+	elicited   = "notifications/elicitation/complete"
+	taskStatus = "notifications/tasks/status"
+)
 
 const (
-	discover = "server/discover"
-	listen   = "subscriptions/listen"
-	progress = "notifications/progress"
-	greeted  = "notifications/initialized"
+	discover    = "server/discover"
+	listen      = "subscriptions/listen"
+	subscribe   = "resources/subscribe"
+	unsubscribe = "resources/unsubscribe"
+	setLevel    = "logging/setLevel"
+	progress    = "notifications/progress"
+	greeted     = "notifications/initialized"
 
 	// A server tells of those lists that it has.
 	listenArgs = `{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}}`
@@ -44,12 +48,12 @@ const (
 
 // outbound turns params as they came from the client leg into what this server
 // is sent. Only _meta changes, every other byte stays: a legacy server gets
-// none of the modern era's reserved names, a modern one gets ours, and a
-// progress token becomes the id of our own request, which is unique where the
-// client's need not be. The client's token is returned, nil where there was
-// none.
-func outbound(params jsontext.Value, h *hello, client jsontext.Value, id mcp.ID) (out, token jsontext.Value, err error) {
-	meta, e := mcp.ReadMeta(params)
+// none of the modern era's reserved names, a modern one gets ours and the
+// capabilities that a modern client brought along, and a progress token becomes
+// the id of our own request, which is unique where the client's need not be.
+// The client's token is returned, nil where there was none.
+func outbound(r request, h *hello, client jsontext.Value, id mcp.ID) (out, token jsontext.Value, err error) {
+	meta, e := mcp.ReadMeta(r.params)
 	if e != nil {
 		return nil, nil, broken("read the _meta of a request: %w", e)
 	}
@@ -60,19 +64,32 @@ func outbound(params jsontext.Value, h *hello, client jsontext.Value, id mcp.ID)
 	if h.era == mcp.Modern {
 		sets = append(sets,
 			mcp.Set{Name: mcp.MetaProtocolVersion, Value: mcp.String(h.version)},
-			mcp.Set{Name: mcp.MetaClientInfo, Value: client},
-			mcp.Set{Name: mcp.MetaClientCapabilities, Value: jsontext.Value("{}")})
+			mcp.Set{Name: mcp.MetaClientInfo, Value: client})
+		sets = append(sets, modernSets(r, meta.Raw)...)
 	} else {
 		sets = append(sets, withoutReserved(meta.Raw)...)
 	}
 	if len(sets) == 0 {
-		return params, meta.ProgressToken, nil
+		return r.params, meta.ProgressToken, nil
 	}
-	out, err = mcp.EditMeta(params, sets...)
+	out, err = mcp.EditMeta(r.params, sets...)
 	if err != nil {
 		return nil, nil, broken("write the _meta of a request: %w", err)
 	}
 	return out, meta.ProgressToken, nil
+}
+
+// modernSets is what a modern server is told of the client.
+func modernSets(r request, meta jsontext.Value) (sets []mcp.Set) {
+	members, err := mcp.Split(meta)
+	brought := err == nil && object(mcp.Get(members, mcp.MetaClientCapabilities)) != nil
+	if !brought || r.peer == nil || r.peer.Era() != mcp.Modern {
+		sets = append(sets, mcp.Set{Name: mcp.MetaClientCapabilities, Value: declared(r.peer, mcp.Modern)})
+	}
+	if r.level != "" {
+		sets = append(sets, mcp.Set{Name: mcp.MetaLogLevel, Value: mcp.String(r.level)})
+	}
+	return sets
 }
 
 func withoutReserved(meta jsontext.Value) (sets []mcp.Set) {
@@ -110,4 +127,39 @@ func progressOf(m *mcp.Message) mcp.ID {
 	}
 	id, _ := mcp.ReadID(mcp.Get(members, mcp.MetaProgressToken))
 	return id
+}
+
+// cancelledID returns the id of the request that a notifications/cancelled is
+// about.
+func cancelledID(m *mcp.Message) (mcp.ID, bool) {
+	members, err := mcp.Split(m.Params)
+	if err != nil {
+		return mcp.ID{}, false
+	}
+	return mcp.ReadID(mcp.Get(members, "requestId"))
+}
+
+// subscriptionOf returns the id of the subscriptions/listen that a
+// notification came from, or the zero ID.
+func subscriptionOf(m *mcp.Message) mcp.ID {
+	meta, e := mcp.ReadMeta(m.Params)
+	if e != nil {
+		return mcp.ID{}
+	}
+	members, err := mcp.Split(meta.Raw)
+	if err != nil {
+		return mcp.ID{}
+	}
+	id, _ := mcp.ReadID(mcp.Get(members, mcp.MetaSubscriptionID))
+	return id
+}
+
+// unsubscribed takes the id of our own subscription out of a notification. It
+// returns nil where that cannot be done.
+func unsubscribed(m *mcp.Message) *mcp.Message {
+	params, err := mcp.EditMeta(m.Params, mcp.Set{Name: mcp.MetaSubscriptionID})
+	if err != nil {
+		return nil
+	}
+	return mcp.NewRequest(mcp.ID{}, m.Method, params)
 }

@@ -91,8 +91,9 @@ func New(servers map[string]Config, o Options) (*Pool, error) {
 	}
 	p.life, p.end = context.WithCancel(context.Background())
 	starter := newStarter(p.life.Done(), p.beside.Go)
+	quota := &quota{of: map[string]int{}}
 	for _, name := range p.names {
-		s, err := newServer(name, servers[name], o, p.life, starter, p.publish)
+		s, err := newServer(name, servers[name], o, p.life, starter, quota, p.publish)
 		if err != nil {
 			p.Close()
 			return nil, &Error{Kind: Broken, Server: name, Err: err}
@@ -180,23 +181,104 @@ func (p *Pool) publish(changed bool) {
 // Otherwise the error is an *Error. When ctx ends, or the server's
 // CallTimeout, the server is told to stop. A request that may have been
 // carried out is never sent again.
-func (p *Pool) Do(ctx context.Context, call Call) (*mcp.Message, error) {
-	s := p.servers[call.Server]
+func (p *Pool) Do(ctx context.Context, call Call) (m *mcp.Message, err error) {
+	err = p.with(ctx, call.Server, func(ctx context.Context, s *server) error {
+		m, err = s.do(ctx, call)
+		return err
+	})
+	return m, err
+}
+
+// Subscribe has the server tell of every change of the resource uri: from then
+// on until Unsubscribe or Release, peer's Notify gets its
+// notifications/resources/updated, also over a new conversation when the one
+// there was is lost. The message is the server's answer, a result or an error;
+// an error subscribes to nothing, and so does an *Error, as in Do. A key has no
+// more than 256 subscriptions: one more is answered with an error.
+func (p *Pool) Subscribe(ctx context.Context, name string, peer Peer, uri string) (m *mcp.Message, err error) {
+	err = p.with(ctx, name, func(ctx context.Context, s *server) error {
+		m, err = s.subs.subscribe(ctx, peer, uri)
+		return err
+	})
+	return m, err
+}
+
+// Unsubscribe ends what Subscribe began; where there is nothing to end it does
+// nothing. The error, an *Error, says that the server could not be told so;
+// the subscription has ended nevertheless.
+func (p *Pool) Unsubscribe(ctx context.Context, name string, peer Peer, uri string) error {
+	return p.with(ctx, name, func(ctx context.Context, s *server) error {
+		return s.subs.unsubscribe(ctx, peer.Key(), uri)
+	})
+}
+
+// with runs f on a server, which must be configured, while the pool is open.
+func (p *Pool) with(ctx context.Context, name string, f func(context.Context, *server) error) error {
+	s := p.servers[name]
 	if s == nil {
-		return nil, &Error{Unavailable, call.Server, unavailable("no server of this name is configured")}
+		return &Error{Unavailable, name, unavailable("no server of this name is configured")}
 	}
 	if !p.enter() {
-		return nil, &Error{Unavailable, call.Server, errClosed}
+		return &Error{Unavailable, name, errClosed}
 	}
 	defer p.busy.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.life, cancel)()
-	m, err := s.do(ctx, call)
+	err := f(ctx, s)
 	if err != nil && p.life.Err() != nil {
-		return nil, &Error{Unavailable, call.Server, errClosed}
+		return &Error{Unavailable, name, errClosed}
 	}
-	return m, err
+	return err
+}
+
+// Tell sends a notification to the server over the open conversation of the
+// key, if there is one and its era knows notifications of clients; "" is every
+// server. It does not wait.
+func (p *Pool) Tell(server, key string, m *mcp.Message) {
+	p.talks(key, func(name string, l link) {
+		if server == "" || server == name {
+			l.tell(m)
+		}
+	})
+}
+
+// Open returns the servers with an open conversation of the key, sorted.
+func (p *Pool) Open(key string) (names []string) {
+	p.talks(key, func(name string, _ link) { names = append(names, name) })
+	return names
+}
+
+// talks calls f with every open conversation of the key, sorted by the names of
+// servers.
+func (p *Pool) talks(key string, f func(name string, l link)) {
+	if !p.enter() {
+		return
+	}
+	defer p.busy.Done()
+	for _, name := range p.names {
+		s := p.servers[name]
+		if s.transport.key(key) != key {
+			continue
+		}
+		if e := s.links.open(key); e != nil {
+			f(name, e.link)
+			s.links.give(e)
+		}
+	}
+}
+
+// Release ends all conversations and subscriptions of the key, and what is
+// under way over them, and waits for none of it.
+func (p *Pool) Release(key string) {
+	if !p.enter() {
+		return
+	}
+	defer p.busy.Done()
+	for _, s := range p.servers {
+		s.subs.release(key)
+		s.links.release(key)
+	}
 }
 
 func (p *Pool) enter() bool {

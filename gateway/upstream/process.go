@@ -28,7 +28,6 @@ type program struct {
 	log     *slog.Logger
 	noise   *noise    // of its standard output
 	chatter *throttle // of its standard error
-	changed func()
 }
 
 // process is one running server: its conn, and the group of processes that it
@@ -44,9 +43,9 @@ type process struct {
 	gone   chan struct{} // nothing of it is left
 }
 
-// start runs the program in a process group of its own. The error is of kind
-// Unavailable.
-func (p *program) start(s *starter) (*process, error) {
+// start runs the program in a process group of its own for a party. The error
+// is of kind Unavailable.
+func (p *program) start(s *starter, of *party) (*process, error) {
 	cmd := exec.Command(p.command, p.args...)
 	cmd.Env, cmd.Dir, cmd.SysProcAttr = p.env, p.dir, groupLeader()
 	pr := &process{cmd: cmd, prog: p, exited: make(chan struct{}), gone: make(chan struct{})}
@@ -65,7 +64,7 @@ func (p *program) start(s *starter) (*process, error) {
 		return nil, unavailable("start the command: %w", err)
 	}
 	pr.conn = &conn{
-		noise: p.noise, client: p.client, limit: p.limit, shared: p.shared, changed: p.changed,
+		noise: p.noise, client: p.client, limit: p.limit, shared: p.shared, party: of,
 	}
 	pr.conn.serve(pr.read, pr.write)
 	go pr.supervise()
@@ -174,6 +173,7 @@ func (pr *process) end() {
 // close ends the process and returns when nothing of it is left.
 func (pr *process) close() {
 	pr.conn.fail(errClosed)
+	pr.conn.party.close()
 	<-pr.gone
 }
 

@@ -13,19 +13,19 @@ import (
 
 // transport is a way to reach one server. It is safe for concurrent use.
 type transport interface {
-	// dial makes a link that is ready for requests. The error's kind tells
-	// what went wrong.
-	dial(ctx context.Context) (link, error)
-	// key names the link that a principal's requests go over.
-	key(principal string) string
+	// dial makes a link for peer that is ready for requests. The error's kind
+	// tells what went wrong.
+	dial(ctx context.Context, peer Peer) (link, error)
+	// key names the link that the requests of a peer's key go over.
+	key(peer string) string
 	// forget drops what was found out of the server, which may have changed.
 	forget()
 	// close releases what the links have left behind. They are all closed.
 	close()
 }
 
-// discovery is the key of the link that the gateway uses for itself. No
-// principal has it.
+// discovery is the key of the link that the gateway uses for itself. No peer
+// has it.
 const discovery = "\x00discovery"
 
 // server is one configured server at work.
@@ -37,6 +37,8 @@ type server struct {
 	links     *links
 	breaker   breaker
 	slots     chan struct{} // one for each request under way
+	subs      *subscriptions
+	crowd     *crowd // for whom the links are that belong to no peer alone
 	options   Options
 
 	kick    chan struct{} // holds one: look again soon
@@ -49,7 +51,7 @@ type server struct {
 	said         map[string]bool // complaints of the last look, each logged once
 }
 
-func newServer(name string, c Config, o Options, life context.Context, starter *starter, publish func(changed bool)) (*server, error) {
+func newServer(name string, c Config, o Options, life context.Context, starter *starter, quota *quota, publish func(changed bool)) (*server, error) {
 	c = c.withDefaults()
 	s := &server{
 		name: name, config: c, log: o.Log, options: o, publish: publish,
@@ -58,6 +60,8 @@ func newServer(name string, c Config, o Options, life context.Context, starter *
 		retry: backoff{least: o.RetryMin, most: o.RetryMax},
 		empty: backoff{least: 2 * o.RetryMin, most: o.Refresh},
 	}
+	s.subs = &subscriptions{server: s, quota: quota, life: life, of: map[string]*subscriber{}}
+	s.crowd = &crowd{s.subs}
 	s.breaker.wait = backoff{least: o.RetryMin, most: o.RetryMax}
 	s.view.Store(&Server{Name: name, Problem: "not reached yet"})
 	if c.Command != "" {
@@ -86,24 +90,43 @@ func (s *server) look() {
 }
 
 func (s *server) close() {
+	s.subs.wg.Wait()
 	s.links.close()
 	s.transport.close()
 }
 
-// do sends one request, over a new link if the one there has gone stale.
+// do makes one call, over a new link if the one there has gone stale.
 func (s *server) do(ctx context.Context, call Call) (*mcp.Message, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.config.CallTimeout)
-	defer cancel()
-	m, err := s.admit(ctx, call)
+	r := request{
+		method: call.Method, params: call.Params, notify: call.Notify,
+		peer: call.Peer, level: call.LogLevel, turn: &turn{ask: call.Ask},
+	}
+	if call.Method == mcp.MethodToolsCall {
+		r.tool = s.view.Load().Tool(toolName(call))
+	}
+	ctx, r.turn.clock = newClock(ctx, s.config.CallTimeout)
+	defer r.turn.clock.stop()
+	r.turn.ctx = ctx
+	m, err := s.admit(ctx, r)
+	if err != nil {
+		return nil, s.failure(ctx, err)
+	}
+	recovered := s.breaker.worked()
+	// It may have changed which arguments it wants as headers.
+	outdated := m.Error != nil && readError(m.Error).Code == mcp.CodeHeaderMismatch
+	if recovered || outdated {
+		s.look()
+	}
+	return m, nil
+}
+
+// failure takes note of why a request came to nothing, and returns that as an
+// *Error.
+func (s *server) failure(ctx context.Context, err error) error {
+	if errors.Is(err, context.Canceled) && expired(ctx) {
+		err = context.DeadlineExceeded
+	}
 	switch {
-	case err == nil:
-		recovered := s.breaker.worked()
-		// It may have changed which arguments it wants as headers.
-		outdated := m.Error != nil && readError(m.Error).Code == mcp.CodeHeaderMismatch
-		if recovered || outdated {
-			s.look()
-		}
-		return m, nil
 	case kindOf(err) == Unavailable && !errors.Is(err, errBusy):
 		s.breaker.failed(time.Now())
 		fallthrough
@@ -115,28 +138,34 @@ func (s *server) do(ctx context.Context, call Call) (*mcp.Message, error) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fmt.Errorf("no answer in time: %w", err)
 	}
-	return nil, &Error{Kind: kindOf(err), Server: s.name, Err: err}
+	return &Error{Kind: kindOf(err), Server: s.name, Err: err}
 }
 
-func (s *server) admit(ctx context.Context, call Call) (*mcp.Message, error) {
+func (s *server) admit(ctx context.Context, r request) (*mcp.Message, error) {
 	if !s.breaker.allow(time.Now()) {
 		return nil, busy("it could not be reached several times in a row and is tried again soon")
 	}
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.leave()
+	return s.send(ctx, r)
+}
+
+// enter waits for one of the places for requests, which leave gives back.
+func (s *server) enter(ctx context.Context) error {
 	select {
 	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
+		return nil
 	case <-ctx.Done():
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return nil, ctx.Err()
+		if !expired(ctx) {
+			return ctx.Err()
 		}
-		return nil, busy("all of its %d places for requests were taken", cap(s.slots))
+		return busy("all of its %d places for requests were taken", cap(s.slots))
 	}
-	r := request{method: call.Method, params: call.Params, notify: call.Notify}
-	if call.Method == mcp.MethodToolsCall {
-		r.tool = s.view.Load().Tool(toolName(call))
-	}
-	return s.send(ctx, s.transport.key(call.Peer.Key()), r)
 }
+
+func (s *server) leave() { <-s.slots }
 
 func toolName(call Call) string {
 	members, err := mcp.Split(call.Params)
@@ -147,11 +176,11 @@ func toolName(call Call) string {
 	return name
 }
 
-func (s *server) send(ctx context.Context, key string, r request) (*mcp.Message, error) {
-	m, err := s.once(ctx, key, r)
+func (s *server) send(ctx context.Context, r request) (*mcp.Message, error) {
+	m, err := s.once(ctx, r)
 	if errors.Is(err, errStale) {
 		// The request was not carried out, so it is not carried out twice.
-		m, err = s.once(ctx, key, r)
+		m, err = s.once(ctx, r)
 	}
 	if errors.Is(err, errStale) {
 		return nil, unavailable("a new session was gone at once")
@@ -159,16 +188,37 @@ func (s *server) send(ctx context.Context, key string, r request) (*mcp.Message,
 	return m, err
 }
 
-func (s *server) once(ctx context.Context, key string, r request) (*mcp.Message, error) {
-	e, err := s.links.take(ctx, key)
+// take takes the link for what a peer wants of the server.
+func (s *server) take(ctx context.Context, peer Peer) (*entry, error) {
+	key := s.transport.key(peer.Key())
+	if key == "" {
+		peer = s.crowd
+	}
+	return s.links.take(ctx, key, peer)
+}
+
+func (s *server) once(ctx context.Context, r request) (*mcp.Message, error) {
+	e, err := s.take(ctx, r.peer)
 	if err != nil {
 		return nil, err
 	}
 	defer s.links.give(e)
-	m, err := e.link.call(ctx, r)
+	return s.over(ctx, e, r)
+}
+
+// over sends a request over a link, and drops that if it has gone stale.
+func (s *server) over(ctx context.Context, e *entry, r request) (*mcp.Message, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.life, cancel)()
+	err := s.prepare(ctx, e, r.level)
+	var m *mcp.Message
+	if err == nil {
+		m, err = e.link.call(ctx, r)
+	}
 	switch {
 	case err == nil:
-		s.links.worked(key)
+		s.links.worked(e.key)
 	case errors.Is(err, errStale):
 		s.links.drop(e)
 		s.look() // the server has been restarted, perhaps with other tools

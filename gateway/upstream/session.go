@@ -2,9 +2,9 @@ package upstream
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -17,31 +17,48 @@ type session struct {
 	id   string // "" for a server that keeps none
 	told *hello
 	next atomic.Int64
+
+	party    *party
+	attended func()        // closes heard; may be called again
+	heard    chan struct{} // closed when its own stream is open, or cannot be
+
+	mu     sync.Mutex
+	before chan struct{} // closed when what was told last has been sent
+	queue  int           // of what is told
 }
 
-// initialize begins a session.
-func (w *web) initialize(ctx context.Context) (*session, error) {
-	s := &session{web: w, told: legacyLeg()}
-	m, header, err := s.exchange(ctx, initializeRequest(w.me))
-	if err != nil {
+// initialize begins a session for a peer.
+func (w *web) initialize(ctx context.Context, peer Peer) (*session, error) {
+	s := &session{web: w, told: legacyLeg(), party: w.party(peer), heard: make(chan struct{})}
+	s.attended = sync.OnceFunc(func() { close(s.heard) })
+	if err := s.begin(ctx); err != nil {
+		s.party.close()
 		return nil, err
 	}
+	return s, nil
+}
+
+func (s *session) begin(ctx context.Context) error {
+	m, header, err := s.exchange(ctx, initializeRequest(s.web.me, s.party.peer))
+	if err != nil {
+		return err
+	}
 	if s.told, err = initialized(m); err != nil {
-		return nil, err
+		return err
 	}
 	s.id = header.Get(headerSession)
 	if strings.ContainsFunc(s.id, func(r rune) bool { return r < '!' || r > '~' }) {
-		return nil, broken("its session id holds more than visible ASCII characters")
+		return broken("its session id holds more than visible ASCII characters")
 	}
-	resp, err := w.post(ctx, s.header(), mcp.NewRequest(mcp.ID{}, greeted, nil))
+	resp, err := s.web.post(ctx, s.header(), mcp.NewRequest(mcp.ID{}, greeted, nil))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return nil, (&httpError{status: resp.StatusCode, detail: "in answer to " + greeted}).fault()
+		return (&httpError{status: resp.StatusCode, detail: "in answer to " + greeted}).fault()
 	}
-	return s, nil
+	return nil
 }
 
 // header returns what every request of the session carries.
@@ -55,6 +72,12 @@ func (s *session) header() http.Header {
 }
 
 func (s *session) call(ctx context.Context, r request) (*mcp.Message, error) {
+	if r.method == subscribe {
+		// What changes from now on comes on the session's own stream.
+		const most = 2 * time.Second
+		within(s.heard, most)
+		s.attended()
+	}
 	m, _, err := s.exchange(ctx, r)
 	return m, err
 }
@@ -63,7 +86,7 @@ func (s *session) call(ctx context.Context, r request) (*mcp.Message, error) {
 // came with.
 func (s *session) exchange(ctx context.Context, r request) (*mcp.Message, http.Header, error) {
 	id := mcp.NumberID(s.next.Add(1))
-	params, token, err := outbound(r.params, s.told, s.web.me, id)
+	params, token, err := outbound(r, s.told, s.web.me, id)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,7 +95,7 @@ func (s *session) exchange(ctx context.Context, r request) (*mcp.Message, http.H
 		header = http.Header{} // no version is negotiated yet
 	}
 	live, cancel := context.WithCancel(ctx)
-	x := &exchange{web: s.web, id: id, token: token, notify: r.notify, cancel: cancel, session: s}
+	x := &exchange{web: s.web, id: id, token: token, request: r, cancel: cancel, session: s}
 	resp, err := s.web.post(live, header, mcp.NewRequest(id, r.method, params))
 	if err != nil {
 		cancel()
@@ -109,105 +132,61 @@ func (s *session) abandon(ctx context.Context, method string, id mcp.ID) {
 		return
 	}
 	m := mcp.NewRequest(mcp.ID{}, cancelled, cancelParams(id, ctx))
-	s.web.aside(ctx, func(ctx context.Context) { s.tell(ctx, m) })
+	s.web.aside(ctx, func(ctx context.Context) { s.send(ctx, m) })
 }
 
-// tell sends a message that has no answer.
-func (s *session) tell(ctx context.Context, m *mcp.Message) {
+// send sends a message that has no answer.
+func (s *session) send(ctx context.Context, m *mcp.Message) {
 	if resp, err := s.web.post(ctx, s.header(), m); err == nil {
 		resp.Body.Close()
 	}
 }
 
 // answer answers a request of the server.
-func (s *session) answer(ctx context.Context, m *mcp.Message) {
+func (s *session) answer(m *mcp.Message) {
 	const most = 5 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, most)
+	ctx, cancel := context.WithTimeout(s.party.life, most)
 	defer cancel()
-	s.tell(ctx, reply(m))
+	s.send(ctx, m)
 }
 
-// resumption is where a stream that was cut off goes on.
-type resumption struct {
-	last      string // id of the last event
-	wait      time.Duration
-	fruitless int
-}
+// toldMost bounds what waits to be told to a server.
+const toldMost = 64
 
-// fruitlessMost is how many times in a row a stream may be resumed without a
-// single new event.
-const fruitlessMost = 5
-
-// advance takes note of how far a stream came. False means that it cannot be
-// resumed.
-func (r *resumption) advance(events *mcp.EventReader) bool {
-	if id := events.LastID(); id != "" && id != r.last {
-		r.last, r.fruitless = id, 0
-	} else {
-		r.fruitless++
+// tell sends one message after the other, each on a connection of its own.
+func (s *session) tell(m *mcp.Message) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.queue == toldMost {
+		s.web.noise.report("does not take what it is sent; a message was left out", nil)
+		return
 	}
-	if wait := events.Retry(); wait > 0 {
-		r.wait = wait
-	}
-	return r.last != "" && r.fruitless < fruitlessMost
-}
-
-// resume opens the stream again after the time that the server asked for.
-func (s *session) resume(ctx context.Context, from *resumption) (*http.Response, error) {
-	wait := max(from.wait, 50*time.Millisecond)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	return s.open(ctx, from.last)
-}
-
-// open opens a stream by GET: the session's own, or one to be resumed.
-func (s *session) open(ctx context.Context, last string) (*http.Response, error) {
-	header := s.header()
-	header.Set("Accept", "text/event-stream")
-	if last != "" {
-		header.Set("Last-Event-Id", last)
-	}
-	resp, err := s.web.do(ctx, http.MethodGet, s.web.url, header, nil)
-	if err != nil {
-		return nil, err
-	}
-	if resp.StatusCode != http.StatusOK || mediaType(resp) != "text/event-stream" {
-		resp.Body.Close()
-		return nil, broken("open a stream: %w", &httpError{status: resp.StatusCode})
-	}
-	return resp, nil
+	before, done := s.before, make(chan struct{})
+	s.before = done
+	s.queue++
+	s.web.aside(context.Background(), func(ctx context.Context) {
+		defer func() {
+			s.mu.Lock()
+			s.queue--
+			s.mu.Unlock()
+			close(done)
+		}()
+		if before != nil {
+			<-before
+		}
+		s.send(ctx, m)
+	})
 }
 
 func (s *session) describe(context.Context) (*hello, error) { return s.told, nil }
 
-// watch reads the session's own stream, on which a server says what belongs to
-// no request.
-func (s *session) watch(ctx context.Context) {
-	keepWatch(ctx, func() error {
-		resp, err := s.open(ctx, "")
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		body, err := decoded(resp)
-		if err != nil {
-			return err
-		}
-		x := &exchange{web: s.web, session: s}
-		_, err = x.events(ctx, mcp.NewEventReader(body, s.web.limit))
-		return err
-	})
-}
+func (s *session) hello() *hello { return s.told }
 
 func (s *session) ended() <-chan struct{} { return nil }
 
 // close tells the server that the session is over. Many do not want to know.
 func (s *session) close() {
+	s.party.close()
 	if s.id == "" {
 		return
 	}
@@ -216,30 +195,5 @@ func (s *session) close() {
 	defer cancel()
 	if resp, err := s.web.do(ctx, http.MethodDelete, s.web.url, s.header(), nil); err == nil {
 		resp.Body.Close()
-	}
-}
-
-// errUnwatched: the server does not tell of changes.
-var errUnwatched = errors.New("it does not tell of changes")
-
-// keepWatch keeps a stream of changes open until ctx ends, or the server turns
-// it down.
-func keepWatch(ctx context.Context, open func() error) {
-	wait := backoff{least: time.Second, most: time.Minute}
-	for {
-		began := time.Now()
-		err := open()
-		var status *httpError
-		switch {
-		case ctx.Err() != nil, errors.Is(err, errUnwatched), errors.Is(err, errStale):
-			return
-		case errors.As(err, &status) && !status.saysNothing():
-			return
-		case time.Since(began) > time.Minute:
-			wait.reset()
-		}
-		if within(ctx.Done(), wait.next()) {
-			return
-		}
 	}
 }

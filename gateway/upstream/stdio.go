@@ -18,6 +18,7 @@ type stdio struct {
 	starter *starter
 	shared  bool
 	patient time.Duration // how long a probe is waited for
+	changed func()
 	verdict atomic.Uint32 // an mcp.Era
 	forced  bool          // by the configuration
 }
@@ -26,6 +27,7 @@ func newStdio(name string, c Config, o Options, s *starter, changed func()) *std
 	t := &stdio{
 		starter: s,
 		shared:  c.Shared,
+		changed: changed,
 		// A server that does not answer what it does not know must leave
 		// time for initialize.
 		patient: min(3*time.Second, c.ConnectTimeout/3),
@@ -34,7 +36,7 @@ func newStdio(name string, c Config, o Options, s *starter, changed func()) *std
 			env:   environment(c.Env, os.LookupEnv),
 			grace: c.StopTimeout, limit: int(c.MaxResponse), shared: c.Shared,
 			client: o.clientInfo(), log: o.Log,
-			noise: newNoise(name, o.Log), chatter: newThrottle(50, 10), changed: changed,
+			noise: newNoise(name, o.Log), chatter: newThrottle(50, 10),
 		},
 	}
 	t.verdict.Store(uint32(configuredEra(c.Protocol)))
@@ -50,22 +52,22 @@ func (t *stdio) forget() {
 	}
 }
 
-func (t *stdio) key(principal string) string {
+func (t *stdio) key(peer string) string {
 	if t.shared {
 		return ""
 	}
-	return principal
+	return peer
 }
 
 func (t *stdio) close() {}
 
 // dial starts a process and greets it.
-func (t *stdio) dial(ctx context.Context) (link, error) {
-	l, err := t.start(ctx)
+func (t *stdio) dial(ctx context.Context, peer Peer) (link, error) {
+	l, err := t.start(ctx, peer)
 	if errors.Is(err, errProbed) {
 		// There are servers that do not survive what they do not know.
 		t.verdict.Store(uint32(mcp.Legacy))
-		if l, err = t.start(ctx); err != nil {
+		if l, err = t.start(ctx, peer); err != nil {
 			t.forget()
 		}
 	}
@@ -75,8 +77,8 @@ func (t *stdio) dial(ctx context.Context) (link, error) {
 	return l, nil
 }
 
-func (t *stdio) start(ctx context.Context) (*piped, error) {
-	pr, err := t.program.start(t.starter)
+func (t *stdio) start(ctx context.Context, peer Peer) (*piped, error) {
+	pr, err := t.program.start(t.starter, newParty(t.program.server, peer, t.changed))
 	if err != nil {
 		return nil, err
 	}
@@ -112,7 +114,7 @@ func (t *stdio) greet(ctx context.Context, c *conn) (*hello, error) {
 
 // greet begins a conversation of the legacy era.
 func (c *conn) greet(ctx context.Context) (*hello, error) {
-	m, err := c.call(ctx, legacyLeg(), initializeRequest(c.client))
+	m, err := c.call(ctx, legacyLeg(), initializeRequest(c.client, c.party.peer))
 	if err != nil {
 		return nil, err
 	}
@@ -167,18 +169,29 @@ func (p *piped) call(ctx context.Context, r request) (*mcp.Message, error) {
 
 func (p *piped) describe(context.Context) (*hello, error) { return p.told, nil }
 
+func (p *piped) hello() *hello { return p.told }
+
 // watch has nothing to do in the legacy era, where notifications come unasked.
-func (p *piped) watch(ctx context.Context) {
+func (p *piped) watch(ctx context.Context) error {
 	if p.told.era != mcp.Modern {
-		return
+		return nil
 	}
-	keepWatch(ctx, func() error {
+	return keepWatch(ctx, func() error {
 		m, err := p.call(ctx, request{method: listen, params: jsontext.Value(listenArgs)})
 		if isClosed(p.conn.dead) || err == nil && m.Error != nil {
 			return errUnwatched
 		}
 		return err
 	})
+}
+
+func (p *piped) attend(context.Context) error { return nil }
+
+// tell: a modern server takes no notifications.
+func (p *piped) tell(m *mcp.Message) {
+	if p.told.era != mcp.Modern {
+		p.conn.post(m)
+	}
 }
 
 func (p *piped) ended() <-chan struct{} { return p.conn.dead }

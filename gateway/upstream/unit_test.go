@@ -154,12 +154,20 @@ func newFakeLink() *fakeLink {
 
 func (l *fakeLink) call(context.Context, request) (*mcp.Message, error) { return &mcp.Message{}, nil }
 func (l *fakeLink) describe(context.Context) (*hello, error)            { return legacyLeg(), nil }
-func (l *fakeLink) watch(ctx context.Context)                           { <-ctx.Done() }
-func (l *fakeLink) ended() <-chan struct{}                              { return l.dead }
-func (l *fakeLink) close()                                              { close(l.closed) } // twice would panic
+func (l *fakeLink) hello() *hello                                       { return legacyLeg() }
+func (l *fakeLink) attend(context.Context) error                        { return nil }
+func (l *fakeLink) tell(*mcp.Message)                                   {}
+
+func (l *fakeLink) watch(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (l *fakeLink) ended() <-chan struct{} { return l.dead }
+func (l *fakeLink) close()                 { close(l.closed) } // twice would panic
 
 // linksFor makes links with a dialler, closed with the test's bubble.
-func linksFor(t *testing.T, dial func(ctx context.Context) (link, error)) *links {
+func linksFor(t *testing.T, dial func(ctx context.Context, _ Peer) (link, error)) *links {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &links{
 		dial: dial, limit: 2, idle: time.Minute, connect: 10 * time.Second, life: ctx,
@@ -176,7 +184,7 @@ func linksFor(t *testing.T, dial func(ctx context.Context) (link, error)) *links
 func TestLinksShareAnAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0
-		l := linksFor(t, func(ctx context.Context) (link, error) {
+		l := linksFor(t, func(ctx context.Context, _ Peer) (link, error) {
 			dials++
 			time.Sleep(time.Second)
 			if dials == 1 {
@@ -186,13 +194,13 @@ func TestLinksShareAnAttempt(t *testing.T) {
 		})
 		hasty, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		if _, err := l.take(hasty, "a"); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := l.take(hasty, "a", nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a caller in a hurry got %v", err)
 		}
 		failed := make(chan error, 10)
 		for range 10 {
 			go func() {
-				_, err := l.take(t.Context(), "a")
+				_, err := l.take(t.Context(), "a", nil)
 				failed <- err
 			}()
 		}
@@ -204,11 +212,11 @@ func TestLinksShareAnAttempt(t *testing.T) {
 		if dials != 1 {
 			t.Errorf("%d attempts for 11 callers", dials)
 		}
-		e, err := l.take(t.Context(), "a")
+		e, err := l.take(t.Context(), "a", nil)
 		if err != nil || dials != 2 {
 			t.Fatalf("the next attempt: %v, %d", err, dials)
 		}
-		again, err := l.take(t.Context(), "a")
+		again, err := l.take(t.Context(), "a", nil)
 		if err != nil || again != e || dials != 2 {
 			t.Errorf("a second user got another link: %v", err)
 		}
@@ -219,11 +227,11 @@ func TestLinksShareAnAttempt(t *testing.T) {
 
 func TestLinksDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := linksFor(t, func(ctx context.Context) (link, error) {
+		l := linksFor(t, func(ctx context.Context, _ Peer) (link, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})
-		_, err := l.take(t.Context(), "a")
+		_, err := l.take(t.Context(), "a", nil)
 		if kindOf(err) != Unavailable || !strings.Contains(err.Error(), "it was not ready within 10s") {
 			t.Errorf("an attempt that hangs gave %v", err)
 		}
@@ -232,14 +240,14 @@ func TestLinksDial(t *testing.T) {
 
 func TestLinksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := linksFor(t, func(context.Context) (link, error) { return newFakeLink(), nil })
-		a, _ := l.take(t.Context(), "a")
-		b, _ := l.take(t.Context(), "b")
-		if _, err := l.take(t.Context(), "c"); kindOf(err) != Unavailable || !errors.Is(err, errBusy) {
+		l := linksFor(t, func(context.Context, Peer) (link, error) { return newFakeLink(), nil })
+		a, _ := l.take(t.Context(), "a", nil)
+		b, _ := l.take(t.Context(), "b", nil)
+		if _, err := l.take(t.Context(), "c", nil); kindOf(err) != Unavailable || !errors.Is(err, errBusy) {
 			t.Errorf("a third link: %v", err)
 		}
 		l.give(a)
-		c, err := l.take(t.Context(), "c")
+		c, err := l.take(t.Context(), "c", nil)
 		if err != nil {
 			t.Fatalf("with a idle: %v", err)
 		}
@@ -258,13 +266,13 @@ func TestLinksAreBounded(t *testing.T) {
 
 func TestLinksDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := linksFor(t, func(context.Context) (link, error) { return newFakeLink(), nil })
-		a, _ := l.take(t.Context(), "a")
-		same, _ := l.take(t.Context(), "a")
+		l := linksFor(t, func(context.Context, Peer) (link, error) { return newFakeLink(), nil })
+		a, _ := l.take(t.Context(), "a", nil)
+		same, _ := l.take(t.Context(), "a", nil)
 		l.follow(a)
 		l.drop(a)
 		l.drop(same) // everybody who finds it stale says so
-		next, _ := l.take(t.Context(), "a")
+		next, _ := l.take(t.Context(), "a", nil)
 		if next == a {
 			t.Error("a dropped link is still in use")
 		}
@@ -283,9 +291,9 @@ func TestLinksDropped(t *testing.T) {
 
 func TestLinksThatDie(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := linksFor(t, func(context.Context) (link, error) { return newFakeLink(), nil })
+		l := linksFor(t, func(context.Context, Peer) (link, error) { return newFakeLink(), nil })
 		die := func() error {
-			e, err := l.take(t.Context(), "a")
+			e, err := l.take(t.Context(), "a", nil)
 			if err != nil {
 				return err
 			}
@@ -319,9 +327,9 @@ func TestLinksThatDie(t *testing.T) {
 }
 
 func TestLinksAfterClose(t *testing.T) {
-	l := linksFor(t, func(context.Context) (link, error) { return newFakeLink(), nil })
+	l := linksFor(t, func(context.Context, Peer) (link, error) { return newFakeLink(), nil })
 	l.close()
-	if _, err := l.take(t.Context(), "a"); kindOf(err) != Unavailable {
+	if _, err := l.take(t.Context(), "a", nil); kindOf(err) != Unavailable {
 		t.Errorf("take after close: %v", err)
 	}
 }
