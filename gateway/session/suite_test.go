@@ -35,14 +35,18 @@ func (c *clock) add(d time.Duration) {
 
 // ends records which sessions a store said had ended.
 type ends struct {
-	mu  sync.Mutex
-	ids []string
+	mu   sync.Mutex
+	ids  []string
+	then func(id string) // where not nil, is called for each
 }
 
 func (e *ends) add(id string) {
 	e.mu.Lock()
-	defer e.mu.Unlock()
 	e.ids = append(e.ids, id)
+	e.mu.Unlock()
+	if e.then != nil {
+		e.then(id)
+	}
 }
 
 // take returns what was recorded since the last time, sorted.
@@ -421,18 +425,14 @@ func many(t *testing.T, b bench) {
 }
 
 func callsBack(t *testing.T, b bench) {
-	first := open(t, b.store, "a")
-	b.ended.mu.Lock() // a callback would wait here; the store must go on
-	done := make(chan error)
-	go func() { done <- b.store.Close(t.Context(), first.ID, "a") }()
-	for {
-		if _, err := b.store.Use(t.Context(), first.ID, "a"); errors.Is(err, ErrUnknown) {
-			break
-		}
+	called := 0
+	b.ended.then = func(id string) {
+		called++
+		gone(t, b.store, id, "a")
+		use(t, b.store, open(t, b.store, "b").ID, "b")
 	}
-	open(t, b.store, "b")
-	b.ended.mu.Unlock()
-	if err := <-done; err != nil {
-		t.Error(err)
+	first := open(t, b.store, "a")
+	if err := b.store.Close(t.Context(), first.ID, "a"); err != nil || called != 1 {
+		t.Errorf("Close: %v, told of %d ends", err, called)
 	}
 }
