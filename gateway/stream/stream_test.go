@@ -290,6 +290,16 @@ func TestWriteThatFails(t *testing.T) {
 		again.want(t)
 	}
 	h, _ := newHub(Config{})
+	s, c := h.New("alpha"), newClient()
+	c.left, c.arrive = 0, true
+	s.Attach(c, 0, false)
+	s.Send([]byte("one"))
+	s.Detach(c)
+	resume(t, h, "alpha", c.lastID(), newClient())
+	again := newClient()
+	s.Attach(again, 0, false)
+	again.want(t)
+
 	for _, write := range []func(*Stream){(*Stream).KeepAlive, (*Stream).Prime, func(s *Stream) { s.Retry(time.Second) }} {
 		s := h.New("alpha")
 		c := newClient()
@@ -298,6 +308,17 @@ func TestWriteThatFails(t *testing.T) {
 		write(s)
 		wantClosed(t, "the connection that failed", gone, true)
 	}
+}
+
+func TestResumingBeyondTheEndSkipsNothing(t *testing.T) {
+	h, _ := newHub(Config{})
+	s := h.New("alpha")
+	c := newClient()
+	s.Attach(c, 99, true)
+	s.Detach(c)
+	s.Send([]byte("one"))
+	s.Attach(c, 0, false)
+	c.want(t, "one")
 }
 
 func slowClient() *client {
@@ -449,10 +470,11 @@ func TestEndAndFinishDoNotWait(t *testing.T) {
 func TestFinishedStreamOutlivesItsTimeWhileItIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, at := newHub(Config{Keep: time.Minute})
-		s := h.New("alpha")
+		s, other := h.New("alpha"), h.New("alpha")
 		s.Send([]byte("one"))
 		s.Send([]byte("two"))
 		s.Finish()
+		other.Finish()
 		slow := slowClient()
 		go s.Attach(slow, 0, false)
 		synctest.Wait()
