@@ -192,15 +192,12 @@ func (h *Hub) remove(s *Stream) {
 		h.settled.Remove(s.settled)
 	}
 	delete(h.streams, s.id)
+	// A standing stream has finished, or goes with its whole session.
 	of := h.sessions[s.session]
 	delete(of.streams, s)
-	if of.standing == s {
-		of.standing = nil
-	}
 	if len(of.streams) == 0 {
 		delete(h.sessions, s.session)
 	}
-	s.changed.Broadcast()
 }
 
 // sweep forgets the finished streams whose time is over.
