@@ -19,9 +19,9 @@ type answer struct {
 	control  *http.ResponseController
 	patience time.Duration
 
-	onlyStream bool                  // the client takes no plain JSON
-	resumable  func() *stream.Stream // makes the stream that outlives the connection; nil where none does
-	primed     bool                  // it begins with an event to resume from (MCP 2025-11-25)
+	prefersStream bool                  // rather than plain JSON
+	resumable     func() *stream.Stream // makes the stream that outlives the connection; nil where none does
+	primed        bool                  // it begins with an event to resume from (MCP 2025-11-25)
 
 	begin sync.Once
 	flow  *stream.Stream // set by begin
@@ -102,6 +102,25 @@ func (a *answer) open() bool {
 	a.err = a.control.Flush()
 	return true
 }
+
+// single answers with a stream of one event. There is nothing to resume in it:
+// a client that knew its id would have the event.
+func (a *answer) single(message []byte) {
+	begun := false
+	a.begin.Do(func() { begun = a.open() })
+	if !begun {
+		a.event(message)
+		return
+	}
+	e := mcp.Event{Data: message}
+	if a.primed {
+		e.Retry = reconnectAfter
+	}
+	_ = a.write(len(message), func() error { return a.events.Write(e) })
+}
+
+// reconnectAfter is when a client comes back whose connection was lost.
+const reconnectAfter = time.Second
 
 // event sends one message on the stream, which it begins where necessary. On a
 // stream that can be resumed it outlives the connection.

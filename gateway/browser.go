@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -36,7 +37,7 @@ func (g *Gateway) guardBrowser(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		if len(origin) != 1 || !slices.Contains(g.config.AllowedOrigins, origin[0]) {
+		if len(origin) != 1 || !g.originAllowed(r, origin[0]) {
 			exchangeOf(r).refuse(faultOrigin(fmt.Sprintf("Origin %q is refused: where it is to be trusted, name it in allowed_origins", clip(strings.Join(origin, ", ")))))
 			return
 		}
@@ -53,6 +54,17 @@ func (g *Gateway) guardBrowser(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// originAllowed accepts what the operator named, and the gateway's own origin:
+// that of its public URL, and on loopback the very one that was asked, whose
+// Host has been checked.
+func (g *Gateway) originAllowed(r *http.Request, origin string) bool {
+	if slices.Contains(g.config.AllowedOrigins, origin) || origin == g.publicURL {
+		return true
+	}
+	u, err := url.Parse(origin)
+	return err == nil && u.Scheme == "http" && u.Host == r.Host && isLoopback(u.Hostname())
 }
 
 // allowHeaders adds the Mcp-Param-* headers that a pre-flight asks for to the

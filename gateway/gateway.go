@@ -131,6 +131,9 @@ func (g *Gateway) Close() error {
 // Everything it started has ended when it returns. The error is nil after a
 // drain.
 func (g *Gateway) Run(ctx context.Context, l net.Listener) error {
+	if strings.HasSuffix(g.publicURL, ":0") { // a free port, which is known by now
+		g.publicURL = "http://" + l.Addr().String()
+	}
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	parts, background := errgroup.WithContext(background)

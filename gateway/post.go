@@ -18,7 +18,7 @@ func (x *exchange) post() *fault {
 	if !json && !sse {
 		return faultAccept()
 	}
-	x.answer.onlyStream = !json
+	x.answer.prefersStream = prefersStream(x.r.Header)
 	if !jsonBody(x.r.Header) {
 		return faultMediaType()
 	}
@@ -143,9 +143,12 @@ func (x *exchange) reply(body []byte) { x.replyWith(http.StatusOK, body) }
 func (x *exchange) replyAs(m *mcp.Message) { x.replyWith(x.statusOf(m), m.Append(nil)) }
 
 func (x *exchange) replyWith(status int, body []byte) {
-	if x.answer.onlyStream || x.answer.isStreaming() {
+	switch {
+	case x.answer.isStreaming():
 		x.answer.event(body)
-		return
+	case x.answer.prefersStream && status == http.StatusOK:
+		x.answer.single(body)
+	default:
+		x.answer.json(status, body)
 	}
-	x.answer.json(status, body)
 }
