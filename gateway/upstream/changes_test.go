@@ -46,7 +46,12 @@ func TestListsWatched(t *testing.T) {
 			p := running(t, alpha(d), o)
 			for want := 2; want <= 3; want++ {
 				n.Store(int32(want))
-				change <- struct{}{} // taken by a watcher
+				select {
+				case change <- struct{}{}: // taken by a watcher
+				case <-time.After(20 * time.Second):
+					close(change)
+					t.Fatalf("nobody watches for changes of %s", capability)
+				}
 				until(t, p, "what changed", func(s *State) bool {
 					return s.Server("alpha").sizes() == [lists]int{want, want, want, want}
 				})

@@ -75,7 +75,7 @@ func countRecorded(t *testing.T, record, what string) (n int) {
 func (d *double) is(trait string) bool { return slices.Contains(d.traits, trait) }
 
 func runDouble(traits []string) {
-	d := &double{traits: traits, out: bufio.NewWriter(os.Stdout), held: map[string]bool{}, listed: map[string]int{}}
+	d := &double{traits: traits, out: bufio.NewWriter(os.Stdout), held: map[string]bool{}}
 	d.prelude()
 	in := bufio.NewReader(os.Stdin)
 	for {
@@ -188,6 +188,9 @@ func (d *double) capabilities() string {
 
 // list has one thing more each time.
 func (d *double) list(m *mcp.Message) {
+	if d.listed == nil {
+		d.listed = map[string]int{}
+	}
 	d.listed[m.Method]++
 	d.result(m.ID, numbered(m.Method, d.listed[m.Method]))
 }

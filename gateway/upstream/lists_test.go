@@ -125,9 +125,9 @@ func wantList(t *testing.T, s *Server, k kind, want ...string) {
 
 // lazy are the options of a pool that looks again only when it is told to.
 func lazy(log *journal) Options {
-	o := quick(log)
-	if log == nil {
-		o = quick(nil)
+	o := quick(nil)
+	if log != nil {
+		o = quick(log)
 	}
 	o.Refresh, o.RetryMin, o.RetryMax = time.Hour, time.Hour, time.Hour
 	return o
@@ -367,6 +367,29 @@ func TestNoTemplates(t *testing.T) {
 	}
 }
 
+// TestListEndsSession: a list whose request always ends the session costs no
+// other list anything.
+func TestListEndsSession(t *testing.T) {
+	d := newWebDouble(t, func(d *webDouble) {
+		offer(d, everything, func(method, _ string) string { return numbered(method, 1) })
+	})
+	others := d.first
+	d.first = func(w http.ResponseWriter, s seen) bool {
+		if s.message == nil || s.message.Method != "resources/templates/list" {
+			return others(w, s)
+		}
+		fail(w, s, http.StatusNotFound, -32601, "unknown", "")
+		return true
+	}
+	s := running(t, alpha(d), lazy(nil)).Current().Server("alpha")
+	if want := "resource templates: unavailable: the session is gone"; !s.Up || s.Problem != want || s.sizes() != [lists]int{1, 1, 1, 0} {
+		t.Errorf("up %v, problem %q, %v things", s.Up, s.Problem, s.sizes())
+	}
+	if n := len(d.posts("initialize")); n != 2 {
+		t.Errorf("%d sessions were opened for one look and its repetition", n)
+	}
+}
+
 // TestListsSuddenlyEmpty: the doubt about one list is not about the others.
 func TestListsSuddenlyEmpty(t *testing.T) {
 	for k := prompts; k < lists; k++ {
@@ -489,5 +512,22 @@ func TestListsLeaveOut(t *testing.T) {
 	}
 	if strings.Contains(text, "\u0435") {
 		t.Error("the log holds raw characters of a name")
+	}
+}
+
+// TestListsEqual: a change in any list is news.
+func TestListsEqual(t *testing.T) {
+	with := func(k kind, raw string) *Server {
+		s := &Server{Name: "alpha"}
+		s.set(k, []Definition{{Name: "a", Raw: []byte(raw)}}, map[string]int{"a": 0})
+		return s
+	}
+	for k := range lists {
+		if !with(k, "1").equal(with(k, "1")) {
+			t.Errorf("%s: the same is not equal", k.terms().many)
+		}
+		if with(k, "1").equal(with(k, "2")) || with(k, "1").equal(&Server{Name: "alpha"}) || with(k, "1").equal(with((k+1)%lists, "1")) {
+			t.Errorf("%s: a change is no news", k.terms().many)
+		}
 	}
 }
