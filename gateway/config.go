@@ -82,10 +82,7 @@ func (c *Config) Defaults() {
 		c.PublicURL = "http://" + c.Listen
 	}
 	def(&c.PageSize, 1000)
-	def(&c.Sessions.Idle, 30*time.Minute)
-	def(&c.Sessions.Lifetime, 24*time.Hour)
-	def(&c.Sessions.Max, 10_000)
-	def(&c.Sessions.PerPrincipal, 64)
+	c.Sessions.Defaults()
 	def(&c.Limits.Body, 4<<20)
 	def(&c.Limits.Concurrent, 128)
 	def(&c.Limits.ReadTimeout, 15*time.Second)
@@ -170,8 +167,10 @@ func (c *Config) rebase(dir string) {
 		iss := &c.Auth.Issuers[i]
 		paths = append(paths, &iss.JWKSFile, &iss.PublicKeyFile, &iss.InsecureHMACSecretFile)
 	}
-	if r := c.Registry.Redis; r != nil && r.TLS != nil {
-		paths = append(paths, &r.TLS.CAFile, &r.TLS.CertFile, &r.TLS.KeyFile)
+	for _, r := range []*registry.RedisConfig{c.Registry.Redis, c.Sessions.Redis} {
+		if r != nil && r.TLS != nil {
+			paths = append(paths, &r.TLS.CAFile, &r.TLS.CertFile, &r.TLS.KeyFile)
+		}
 	}
 	for name, s := range c.Servers {
 		under(dir, &s.Dir, &s.TLS.CAFile)
@@ -217,6 +216,7 @@ func (c *Config) Validate() []strictyaml.Problem {
 	}
 	v.servers(c)
 	v.problems = append(v.problems, c.Registry.Validate("registry")...)
+	v.problems = append(v.problems, c.Sessions.Validate("sessions")...)
 	v.policy(c)
 	v.limits(c)
 	return v.problems
@@ -300,9 +300,7 @@ func (v *validation) limits(c *Config) {
 		path  string
 		value int64
 	}{
-		{"page_size", int64(c.PageSize)}, {"sessions.max", int64(c.Sessions.Max)},
-		{"sessions.per_principal", int64(c.Sessions.PerPrincipal)}, {"sessions.idle", int64(c.Sessions.Idle)},
-		{"sessions.lifetime", int64(c.Sessions.Lifetime)}, {"limits.body", int64(c.Limits.Body)},
+		{"page_size", int64(c.PageSize)}, {"limits.body", int64(c.Limits.Body)},
 		{"limits.concurrent", int64(c.Limits.Concurrent)}, {"limits.read_timeout", int64(c.Limits.ReadTimeout)},
 		{"limits.write_timeout", int64(c.Limits.WriteTimeout)}, {"limits.drain", int64(c.Limits.Drain)},
 	} {

@@ -56,6 +56,7 @@ type Gateway struct {
 	known    chan struct{} // closed when there is a first catalog
 	changes  broadcast     // the catalog or the policy is another one
 	sessions session.Store
+	shared   *session.Redis // sessions, where they are in Redis
 	hub      *stream.Hub
 	asked    asked
 	running  running
@@ -76,13 +77,15 @@ func New(ctx context.Context, c Config, o Options) (*Gateway, error) {
 	g := &Gateway{
 		config: c, version: o.Version, log: o.Log, records: o.Records,
 		publicURL: strings.TrimRight(c.PublicURL, "/"),
-		subjects:  newSubjects(), seals: newSeals(nil),
-		hub:      stream.New(stream.Config{}, time.Now),
-		talks:    map[string]*conversation{},
-		slots:    slots{max: c.Limits.Concurrent},
-		draining: make(chan struct{}), known: make(chan struct{}),
+		subjects:  newSubjects(),
+		hub:       stream.New(stream.Config{}, time.Now),
+		talks:     map[string]*conversation{},
+		slots:     slots{max: c.Limits.Concurrent},
+		draining:  make(chan struct{}), known: make(chan struct{}),
 	}
-	g.sessions = session.NewMemory(c.Sessions, time.Now, func(id string) { go g.endConversation(id) })
+	if err := g.openSessions(); err != nil {
+		return nil, fmt.Errorf("set up the sessions: %w", err)
+	}
 	g.closing, g.close = context.WithCancel(context.Background())
 	if u, err := url.Parse(c.PublicURL); err == nil {
 		g.publicHost = strings.ToLower(u.Hostname())
@@ -107,6 +110,23 @@ func New(ctx context.Context, c Config, o Options) (*Gateway, error) {
 	return g, nil
 }
 
+// openSessions chooses where sessions live. What else replicas give clients to
+// bring back is sealed with the key that they share.
+func (g *Gateway) openSessions() error {
+	c := g.config.Sessions
+	ended := func(id string) { go g.endConversation(id) }
+	if c.Redis == nil {
+		g.sessions, g.seals = session.NewMemory(c, time.Now, ended), newSeals(nil)
+		return nil
+	}
+	store, err := session.NewRedis(c, time.Now, ended, g.log)
+	if err != nil {
+		return err
+	}
+	g.sessions, g.shared, g.seals = store, store, newSeals(c.Bytes())
+	return nil
+}
+
 func (g *Gateway) trusted(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	if err != nil {
@@ -123,7 +143,11 @@ func (g *Gateway) trusted(host string) bool {
 // Close ends a gateway that Run was never called on.
 func (g *Gateway) Close() error {
 	g.close()
-	return errors.Join(g.pool.Close(), g.keeper.Close())
+	err := errors.Join(g.pool.Close(), g.keeper.Close())
+	if g.shared != nil {
+		err = errors.Join(err, g.shared.Stop())
+	}
+	return err
 }
 
 // Run serves on the listener until the context ends, then drains: no new

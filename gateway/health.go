@@ -41,6 +41,13 @@ func (g *Gateway) health() health {
 	h := health{Status: ready, Parts: map[string]string{
 		"policy": g.policyHealth(), "registry": g.registryHealth(), "keys": g.keysHealth(), "backends": g.backendsHealth(),
 	}}
+	if g.shared != nil {
+		h.Parts["sessions"] = ready
+		if len(g.shared.Problems()) > 0 {
+			// Whoever has a session goes on for a while; the modern era has none.
+			h.Parts["sessions"] = degraded
+		}
+	}
 	select {
 	case <-g.draining:
 		h.Parts["listener"] = "draining"

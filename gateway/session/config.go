@@ -73,6 +73,16 @@ func (c *Config) Validate(path string) []strictyaml.Problem {
 	return problems
 }
 
+// Bytes returns the key, nil where there is none. The configuration has passed
+// Validate.
+func (c *Config) Bytes() []byte {
+	if c.Key == "" {
+		return nil
+	}
+	b, _ := parseKey(c.Key)
+	return b
+}
+
 const minKey = 32 // bytes
 
 // parseKey returns the bytes of a key. The error never repeats it.
