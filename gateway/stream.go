@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"net/http"
 	"slices"
@@ -152,21 +153,35 @@ func (x *exchange) prints(wanted [listings]bool) (p prints) {
 			continue
 		}
 		if visible, f := x.see(now, list); f == nil {
-			p[list] = printOf(visible)
+			p[list] = now.catalog.shelf(x.server).print(list, visible)
 		}
 	}
 	x.hand() // a stream is long: its records must neither wait for its end nor pile up
 	return p
 }
 
-func printOf(offers []*offer) print {
+// print identifies what is visible of a list. A server that announces a change
+// may have the same list as before, with something else behind it: those who
+// see all that it has are told of that as they would be without a gateway, and
+// nobody learns anything of what is hidden.
+func (s shelf) print(list listing, visible []*offer) print {
 	p := print{known: true}
-	if len(offers) == 0 {
+	if len(visible) == 0 {
 		return p
 	}
 	h := sha256.New()
-	for _, o := range offers {
+	hidden := map[string]int{}
+	for _, o := range s.lists[list].offers {
+		hidden[o.server]++
+	}
+	for _, o := range visible {
 		h.Write(o.digest[:])
+		hidden[o.server]--
+	}
+	for _, site := range s.sites {
+		if n, some := hidden[site.name]; some && n == 0 {
+			_ = binary.Write(h, binary.BigEndian, site.state.Announced[list]) // a hash takes everything
+		}
 	}
 	h.Sum(p.sum[:0])
 	return p

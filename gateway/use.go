@@ -225,13 +225,22 @@ func (x *exchange) located(now pinned, uri string) []target {
 }
 
 func (c *catalog) located(route, uri string) []target {
-	var found []target
+	var listed, made []target
 	for _, s := range c.shelf(route).sites {
-		if o := c.shelf(s.name).find(uri); o != nil {
-			found = append(found, *o)
+		lists := c.shelf(s.name).lists
+		if o := lists[resourceList].byName[uri]; o != nil {
+			listed = append(listed, o.target())
+			continue
+		}
+		for _, o := range lists[templateList].offers {
+			if o.definition.Match(uri) {
+				made = append(made, o.instance(uri))
+				break
+			}
 		}
 	}
-	if len(found) > 0 {
+	// A template may take in any URI, so what is listed comes first.
+	if found := append(listed, made...); len(found) > 0 {
 		return found
 	}
 	r := policy.Resource{Server: route, URI: uri, Facts: c.facts(route)}
@@ -240,21 +249,6 @@ func (c *catalog) located(route, uri string) []target {
 		name:  policy.Name{Kind: policy.KindResource, Server: route, Name: uri},
 		known: c.has(route, "resources"),
 	}}
-}
-
-// find finds a URI among what one server lists.
-func (s shelf) find(uri string) *target {
-	if o := s.lists[resourceList].byName[uri]; o != nil {
-		t := o.target()
-		return &t
-	}
-	for _, o := range s.lists[templateList].offers {
-		if o.definition.Match(uri) {
-			t := o.instance(uri)
-			return &t
-		}
-	}
-	return nil
 }
 
 // instance is the resource that a template gives for a URI.

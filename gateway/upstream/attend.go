@@ -87,7 +87,7 @@ func (s *session) attend(ctx context.Context) error {
 		} else {
 			switch s.verdict(ctx, err, last) {
 			case streamLost:
-				s.web.changed() // it has been restarted, perhaps with other lists
+				s.web.changed("") // it has been restarted, perhaps with other lists
 				return errStale
 			case streamNone:
 				return nil

@@ -79,7 +79,7 @@ func (s *server) merge(found *findings) (now *Server, settled bool) {
 	now = &Server{
 		Name: s.name, Up: found.of(tools).err == nil, Listed: time.Now(),
 		Version: found.told.version, Capabilities: found.told.capabilities,
-		Info: found.told.info, Instructions: found.told.instructions,
+		Info: found.told.info, Instructions: found.told.instructions, Announced: found.announced,
 	}
 	settled = len(found.of(tools).items) > 0
 	var problems []string
@@ -168,6 +168,9 @@ func (s *server) complain(left []string) {
 type findings struct {
 	told  *hello
 	lists [lists]*listing // by kind
+	// announced is as of before the lists were read: what comes meanwhile is
+	// for the next look.
+	announced [lists]uint64
 }
 
 func (f *findings) of(k kind) *listing { return f.lists[k] }
@@ -248,12 +251,16 @@ func (s *server) own(ctx context.Context) (e *entry, key string, err error) {
 func (s *server) read(ctx context.Context, from link) (*findings, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.ListTimeout)
 	defer cancel()
+	var announced [lists]uint64
+	for k := range lists {
+		announced[k] = s.announced[k].Load()
+	}
 	told, err := from.describe(ctx)
 	if err != nil {
 		return nil, s.late(err, tools)
 	}
 	_, http := from.(*stateless)
-	found := &findings{told: told}
+	found := &findings{told: told, announced: announced}
 	var reading sync.WaitGroup
 	for k := range lists {
 		l := newListing(k, s.name, http)

@@ -77,6 +77,20 @@ func discovered(m *mcp.Message) (mcp.Era, *hello, error) {
 	return mcp.Modern, h, nil
 }
 
+// discoverTwice calls server/discover, and once more where the server refused
+// our revision and names it as one of its own: it has not looked at the first.
+func discoverTwice(call func() (*mcp.Message, error)) (*mcp.Message, error) {
+	m, err := call()
+	if err != nil || m.Error == nil {
+		return m, err
+	}
+	versions, ok := readError(m.Error).IsUnsupportedVersion()
+	if !ok || !slices.Contains(versions, mcp.V20260728) {
+		return m, nil
+	}
+	return call()
+}
+
 // refused reads an error that came instead of a modern result. A server that
 // names the revisions it supports may well name legacy ones only.
 func refused(e *mcp.Error) (mcp.Era, *hello, error) {

@@ -307,7 +307,11 @@ func (x *exchange) belongs() func(*mcp.Message) {
 func (x *exchange) stray(m *mcp.Message) {
 	switch m.Method {
 	case toolsChanged, promptsChanged, resourcesChanged:
-		x.web.changed()
+		said := m.Method
+		if x.request.peer != nil {
+			said = "" // the gateway's own conversation says so, too
+		}
+		x.web.changed(said)
 	case cancelled, acknowledged:
 	case updated, elicited, taskStatus:
 		if x.request.peer != nil {

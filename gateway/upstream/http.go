@@ -28,7 +28,7 @@ type web struct {
 	client  *http.Client
 	me      jsontext.Value // our clientInfo
 	noise   *noise
-	changed func()
+	changed func(said string)
 
 	configured mcp.Era       // 0 is auto
 	patience   time.Duration // how long a probe is waited for
@@ -48,7 +48,7 @@ const (
 
 const headerSession = "Mcp-Session-Id"
 
-func newWeb(name string, c Config, o Options, changed func()) (*web, error) {
+func newWeb(name string, c Config, o Options, changed func(said string)) (*web, error) {
 	roots, err := c.TLS.roots()
 	if err != nil {
 		return nil, err
@@ -201,7 +201,9 @@ func notHere(err error) bool {
 func (w *web) probe(ctx context.Context) (modern bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
-	m, err := (&stateless{web: w}).call(limited, request{method: discover})
+	m, err := discoverTwice(func() (*mcp.Message, error) {
+		return (&stateless{web: w}).call(limited, request{method: discover})
+	})
 	var status *httpError
 	switch {
 	case err == nil:

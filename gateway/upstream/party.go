@@ -18,7 +18,7 @@ const asksMost = 16
 type party struct {
 	server  string
 	peer    Peer
-	changed func() // the server says that one of its lists changed
+	changed func(said string) // as transport hears of changed lists
 	life    context.Context
 	end     context.CancelFunc
 
@@ -28,7 +28,7 @@ type party struct {
 	wg     sync.WaitGroup
 }
 
-func newParty(server string, peer Peer, changed func()) *party {
+func newParty(server string, peer Peer, changed func(said string)) *party {
 	p := &party{server: server, peer: peer, changed: changed, asks: map[mcp.ID]*ask{}}
 	p.life, p.end = context.WithCancel(context.Background())
 	return p
@@ -110,7 +110,11 @@ func (p *party) settle(id mcp.ID, a *ask) bool {
 func (p *party) hear(m *mcp.Message, belongs func(*mcp.Message)) {
 	switch m.Method {
 	case toolsChanged, promptsChanged, resourcesChanged:
-		p.changed()
+		if _, ours := p.peer.(*crowd); !ours {
+			p.changed("") // the gateway's own conversation says so, too
+			return
+		}
+		p.changed(m.Method)
 	case cancelled:
 		p.withdraw(m)
 	case acknowledged:

@@ -41,9 +41,10 @@ type server struct {
 	crowd     *crowd // for whom the links are that belong to no peer alone
 	options   Options
 
-	kick    chan struct{} // holds one: look again soon
-	view    atomic.Pointer[Server]
-	publish func(changed bool) // there is a new view
+	kick      chan struct{} // holds one: look again soon
+	announced [lists]atomic.Uint64
+	view      atomic.Pointer[Server]
+	publish   func(changed bool) // there is a new view
 
 	// Of the goroutine that discovers:
 	retry, empty backoff
@@ -65,9 +66,9 @@ func newServer(name string, c Config, o Options, life context.Context, starter *
 	s.breaker.wait = backoff{least: o.RetryMin, most: o.RetryMax}
 	s.view.Store(&Server{Name: name, Problem: "not reached yet"})
 	if c.Command != "" {
-		s.transport = newStdio(name, c, o, starter, s.look)
+		s.transport = newStdio(name, c, o, starter, s.heard)
 	} else {
-		w, err := newWeb(name, c, o, s.look)
+		w, err := newWeb(name, c, o, s.heard)
 		if err != nil {
 			return nil, err
 		}
@@ -87,6 +88,21 @@ func (s *server) look() {
 	case s.kick <- struct{}{}:
 	default:
 	}
+}
+
+// heard takes note of the server saying that a list changed. said is its
+// notification, or "" where it says so to others or does not say.
+func (s *server) heard(said string) {
+	switch said {
+	case toolsChanged:
+		s.announced[tools].Add(1)
+	case promptsChanged:
+		s.announced[prompts].Add(1)
+	case resourcesChanged:
+		s.announced[resources].Add(1)
+		s.announced[templates].Add(1)
+	}
+	s.look()
 }
 
 func (s *server) close() {

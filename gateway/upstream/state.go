@@ -59,6 +59,11 @@ type Server struct {
 	Resources []Definition
 	Templates []Definition // of resources
 
+	// Announced counts how often the server has said that a list changed, in
+	// the order of the lists above. It may say so where the list is as before:
+	// what is behind it is another.
+	Announced [lists]uint64
+
 	index [lists]map[string]int // by Definition.Name
 }
 
@@ -140,7 +145,7 @@ func (s *Server) equal(other *Server) bool {
 			return false
 		}
 	}
-	return s.Up == other.Up && s.Problem == other.Problem && s.Partial == other.Partial &&
+	return s.Up == other.Up && s.Problem == other.Problem && s.Partial == other.Partial && s.Announced == other.Announced &&
 		s.Listed.IsZero() == other.Listed.IsZero() &&
 		s.Version == other.Version && s.Instructions == other.Instructions &&
 		string(s.Capabilities) == string(other.Capabilities) && string(s.Info) == string(other.Info)

@@ -56,7 +56,7 @@ func refusal(e *mcp.Error) (*mcp.Message, error) {
 }
 
 func (s *stateless) describe(ctx context.Context) (*hello, error) {
-	m, err := s.call(ctx, request{method: discover})
+	m, err := discoverTwice(func() (*mcp.Message, error) { return s.call(ctx, request{method: discover}) })
 	if err != nil {
 		return nil, err
 	}

@@ -18,12 +18,12 @@ type stdio struct {
 	starter *starter
 	shared  bool
 	patient time.Duration // how long a probe is waited for
-	changed func()
+	changed func(said string)
 	verdict atomic.Uint32 // an mcp.Era
 	forced  bool          // by the configuration
 }
 
-func newStdio(name string, c Config, o Options, s *starter, changed func()) *stdio {
+func newStdio(name string, c Config, o Options, s *starter, changed func(said string)) *stdio {
 	t := &stdio{
 		starter: s,
 		shared:  c.Shared,
@@ -134,7 +134,9 @@ func (t *stdio) probe(ctx context.Context, c *conn, unsure bool) (mcp.Era, *hell
 		limited, cancel = context.WithTimeout(ctx, t.patient)
 		defer cancel()
 	}
-	m, err := c.call(limited, modernLeg(), request{method: discover})
+	m, err := discoverTwice(func() (*mcp.Message, error) {
+		return c.call(limited, modernLeg(), request{method: discover})
+	})
 	switch {
 	case err == nil:
 		return discovered(m)
