@@ -28,3 +28,38 @@ func Strip(capabilities jsontext.Value, names ...string) (jsontext.Value, error)
 	}
 	return edit(capabilities, sets)
 }
+
+// Supports reports whether a client that declared capabilities, on the terms
+// of Declares, can be sent a server's request with the given method and params.
+// It is false for a method that is none of the three, and for params that do
+// not say plainly what they need.
+func Supports(capabilities jsontext.Value, method string, params jsontext.Value) bool {
+	const elicitation, sampling, roots = "elicitation", "sampling", "roots"
+	switch method {
+	case MethodRootsList:
+		return Declares(capabilities, roots)
+	case MethodCreateMessage:
+		fields, e := Fields(params, "params", "tools", "toolChoice")
+		if e != nil {
+			return false
+		}
+		if fields[0] != nil || fields[1] != nil {
+			return Declares(capabilities, sampling, "tools")
+		}
+		return Declares(capabilities, sampling)
+	case MethodElicit:
+		fields, e := Fields(params, "params", "mode")
+		if e != nil {
+			return false
+		}
+		form, url := Declares(capabilities, elicitation, "form"), Declares(capabilities, elicitation, "url")
+		switch mode, _ := Text(fields[0]); {
+		case fields[0] == nil || mode == "form":
+			// Revisions that know no modes declare {}.
+			return form || Declares(capabilities, elicitation) && !url
+		case mode == "url":
+			return url
+		}
+	}
+	return false
+}

@@ -54,8 +54,9 @@ type InputRequired struct {
 type InputRequest struct {
 	Key    string // any text
 	Method string // MethodCreateMessage, MethodElicit or MethodRootsList
+
+	// Params is an object; nil only where MethodRootsList has none.
 	Params jsontext.Value
-	// an object; nil only where MethodRootsList has none
 }
 
 // ReadInputRequired reads what an input_required result asks for, and a
@@ -147,4 +148,34 @@ func (r InputRequest) Value() jsontext.Value {
 		v = append(append(v, `,"params":`...), r.Params...)
 	}
 	return append(v, '}')
+}
+
+// Elicitation is the params of elicitation/create and of
+// notifications/elicitation/complete, which the id ties together.
+type Elicitation struct {
+	ID    string // any text
+	HasID bool   // elicitation/create has one where the user is sent to a URL (legacy)
+
+	params jsontext.Value
+}
+
+// ReadElicitation reads the id from either one's params. The error is
+// CodeInvalidParams where elicitationId is no string, and CodeInvalidRequest as
+// Fields says.
+func ReadElicitation(params jsontext.Value) (*Elicitation, *Error) {
+	fields, e := Fields(params, "params", "elicitationId", "_meta")
+	if e != nil {
+		return nil, e
+	}
+	id, ok := Text(fields[0])
+	if fields[0] != nil && !ok {
+		return nil, NewError(CodeInvalidParams, "params.elicitationId must be a string")
+	}
+	return &Elicitation{ID: id, HasID: ok, params: params}, nil
+}
+
+// Params is Call.Params for the id of an elicitation; it is for params that
+// have one.
+func (l *Elicitation) Params(id string, sets ...Set) jsontext.Value {
+	return replace(l.params, "elicitationId", String(id), sets)
 }

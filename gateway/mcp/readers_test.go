@@ -344,6 +344,76 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
+func TestSupports(t *testing.T) {
+	for _, c := range []struct {
+		capabilities, method, params string
+		want                         bool
+	}{
+		{`{"roots":{}}`, MethodRootsList, ``, true},
+		{`{"sampling":{},"elicitation":{}}`, MethodRootsList, ``, false},
+		{`{"sampling":{}}`, MethodCreateMessage, `{"messages":[]}`, true},
+		{`{"roots":{},"elicitation":{}}`, MethodCreateMessage, `{"messages":[]}`, false},
+		{`{"sampling":{}}`, MethodCreateMessage, `{"tools":[]}`, false},
+		{`{"sampling":{}}`, MethodCreateMessage, `{"toolChoice":{}}`, false},
+		{`{"sampling":{}}`, MethodCreateMessage, `{"Tools":[]}`, false},
+		{`{"sampling":{"tools":{}}}`, MethodCreateMessage, `{"tools":[]}`, true},
+		{`{"elicitation":{}}`, MethodElicit, `{}`, true},
+		{`{"elicitation":{}}`, MethodElicit, `{"mode":"form"}`, true},
+		{`{"elicitation":{}}`, MethodElicit, `{"mode":"url"}`, false},
+		{`{"elicitation":{"form":{}}}`, MethodElicit, `{}`, true},
+		{`{"elicitation":{"url":{}}}`, MethodElicit, `{}`, false},
+		{`{"elicitation":{"url":{}}}`, MethodElicit, `{"mode":"url"}`, true},
+		{`{"elicitation":{"form":{},"url":{}}}`, MethodElicit, `{}`, true},
+		{`{"elicitation":{"form":{},"url":{}}}`, MethodElicit, `{"mode":"voice"}`, false},
+		{`{"elicitation":{"form":{},"url":{}}}`, MethodElicit, `{"mode":null}`, false},
+		{`{"elicitation":{"form":{},"url":{}}}`, MethodElicit, `{"Mode":"url"}`, false},
+		{`{"roots":{}}`, MethodElicit, `{}`, false},
+		{`{"roots":{},"sampling":{},"elicitation":{}}`, MethodToolsCall, `{}`, false},
+	} {
+		var params jsontext.Value
+		if c.params != "" {
+			params = jsontext.Value(c.params)
+		}
+		if got := Supports(jsontext.Value(c.capabilities), c.method, params); got != c.want {
+			t.Errorf("%s: %s %s is supported: %t, want %t", c.capabilities, c.method, c.params, got, c.want)
+		}
+	}
+	if Supports(nil, MethodRootsList, nil) {
+		t.Error("who declares nothing supports roots/list")
+	}
+}
+
+func TestReadElicitation(t *testing.T) {
+	l, e := ReadElicitation(jsontext.Value(`{"mode":"url", "elicitationId":"a" }`))
+	if e != nil || l.ID != "a" || !l.HasID {
+		t.Fatalf("got %+v, %v", l, e)
+	}
+	wantValue(t, "the client's", l.Params("b"), `{"mode":"url", "elicitationId":"b" }`)
+	if l, e = ReadElicitation(jsontext.Value(`{"mode":"form"}`)); e != nil || l.HasID {
+		t.Errorf("got %+v, %v", l, e)
+	}
+	read := func(v jsontext.Value) *Error { _, e := ReadElicitation(v); return e }
+	refusals(t, read, map[string]int{
+		`{"elicitationId":1}`:                      CodeInvalidParams,
+		`{"elicitationId":null}`:                   CodeInvalidParams,
+		`{"elicitationId":"a","elicitationID":""}`: CodeInvalidRequest,
+	})
+}
+
+func TestReaches(t *testing.T) {
+	levels := []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
+	for i, level := range levels {
+		for j, least := range levels {
+			if got := Reaches(level, least); got != (i >= j) {
+				t.Errorf("%s reaches %s: %t", level, least, got)
+			}
+		}
+		if Reaches(level, "") || Reaches("", level) || Reaches("INFO", level) {
+			t.Errorf("what is no level compares with %s", level)
+		}
+	}
+}
+
 // FuzzReaders holds that what a reader accepts means the same to another
 // parser, and that the params for a backend differ from the client's in the
 // one member.
