@@ -173,9 +173,8 @@ func ReadResultType(result jsontext.Value) (string, error) {
 }
 
 // ReadSetLevel returns the level that a logging/setLevel request names, or a
-// notifications/message has. The
-// error is CodeInvalidParams where it is none of the eight, and
-// CodeInvalidRequest as Fields says.
+// notifications/message has. The error is CodeInvalidParams where it is none of
+// the eight, and CodeInvalidRequest as Fields says.
 func ReadSetLevel(params jsontext.Value) (level string, e *Error) {
 	fields, e := Fields(params, "params", "level", "logger", "data", "_meta")
 	if e != nil {

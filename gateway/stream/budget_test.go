@@ -30,7 +30,10 @@ func check(t interface{ Fatalf(string, ...any) }, h *Hub) {
 		if (s.at >= 0) != (len(s.events) > 0) || s.at >= 0 && h.holding[s.at] != s {
 			t.Fatalf("stream with %d events is at %d", len(s.events), s.at)
 		}
-		if (s.expiry != nil) != s.finished || s.settled != nil && s.sent < s.last {
+		if s.finished {
+			held += stub
+		}
+		if (s.expiry != nil) != s.finished || s.settled != nil && (!s.finished || s.sent < s.last && own > 0) || s.finished && s.settled == nil && own == 0 {
 			t.Fatalf("stream %+v is on the wrong lists", s)
 		}
 		if _, ok := h.sessions[s.session].streams[s]; !ok {
@@ -76,8 +79,8 @@ func wantHeld(t *testing.T, s *Stream, want ...string) {
 }
 
 func TestBudgetTakesWhatIsNeededLeastFirst(t *testing.T) {
-	const size = 1000
-	h, at := newHub(Config{Budget: 10 * size, Keep: time.Minute})
+	const size = 10_000
+	h, at := newHub(Config{Budget: 10*size + 3*stub, Keep: time.Minute})
 	event := func(of string) []byte { return data(of, size-overhead) }
 	deliver := func(s *Stream) {
 		c := newClient()
@@ -99,46 +102,46 @@ func TestBudgetTakesWhatIsNeededLeastFirst(t *testing.T) {
 	}
 	small.Send(event("s"))
 	check(t, h)
-	if got := h.Stats(); got.Held != 10*size || got.Streams != 5 {
+	if got := h.Stats(); got.Held != 10*size+3*stub || got.Streams != 5 {
 		t.Fatalf("stats are %+v", got)
 	}
 
 	small.Send(event("t")) // the first finished and delivered goes, as a whole
 	wantHeld(t, done2)
-	wantHeld(t, done1, "p936", "q936")
+	wantHeld(t, done1, "p9936", "q9936")
 	small.Send(event("u"))
 	small.Send(event("v")) // the second
 	wantHeld(t, done1)
-	wantHeld(t, large, "1936", "2936", "3936")
-	wantHeld(t, small, "s936", "t936", "u936", "v936")
+	wantHeld(t, large, "19936", "29936", "39936")
+	wantHeld(t, small, "s9936", "t9936", "u9936", "v9936")
 	check(t, h)
 
 	// Nothing is delivered and finished any more: the largest loses its oldest.
 	small.Send(event("w"))
 	small.Send(event("x"))
-	wantHeld(t, small, "t936", "u936", "v936", "w936", "x936")
-	wantHeld(t, unread, "p936", "q936")
+	wantHeld(t, small, "t9936", "u9936", "v9936", "w9936", "x9936")
+	wantHeld(t, unread, "p9936", "q9936")
 
 	// What came last and nobody has got stays while anything else can go.
 	big := h.New("f")
 	big.Send(data("B", 7*size-overhead))
-	wantHeld(t, unread, "q936")
-	wantHeld(t, large, "3936")
-	wantHeld(t, small, "x936")
-	wantHeld(t, big, "B6936")
+	wantHeld(t, unread, "q9936")
+	wantHeld(t, large, "39936")
+	wantHeld(t, small, "x9936")
+	wantHeld(t, big, "B69936")
 	check(t, h)
 
 	// And of those the largest goes first.
 	another := h.New("g")
 	another.Send(data("C", 2*size-overhead))
 	wantHeld(t, big)
-	wantHeld(t, unread, "q936")
-	wantHeld(t, another, "C1936")
+	wantHeld(t, unread, "q9936")
+	wantHeld(t, another, "C19936")
 	check(t, h)
 	c := newClient()
 	unread.Attach(c, 0, false)
 	c.want(t, string(event("q")))
-	if got, want := h.Stats(), (Stats{Streams: 5, Held: 5 * size, Lost: 1 + 2 + 5 + 1}); got != want {
+	if got, want := h.Stats(), (Stats{Streams: 5, Held: 5*size + stub, Lost: 1 + 2 + 5 + 1}); got != want {
 		t.Errorf("stats are %+v, want %+v", got, want)
 	}
 }
@@ -156,6 +159,25 @@ func TestEventBeyondTheBudgetArrivesWhereSomebodyListens(t *testing.T) {
 	unheard.Send(data("U", 1000))
 	wantHeld(t, unheard)
 	check(t, h)
+}
+
+func TestFinishedStreamsAreNotFree(t *testing.T) {
+	h, _ := newHub(Config{Budget: 10 * stub})
+	for range 100 {
+		h.New("a").Finish()
+		check(t, h)
+	}
+	if got, want := h.Stats(), (Stats{Streams: 10, Held: 10 * stub}); got != want {
+		t.Errorf("stats are %+v, want %+v", got, want)
+	}
+	h, _ = newHub(Config{Budget: stub - 1})
+	s := h.New("a")
+	s.Send(data("L", stub))
+	s.Finish()
+	check(t, h)
+	if got, want := h.Stats(), (Stats{Lost: 1}); got != want {
+		t.Errorf("stats are %+v, want %+v", got, want)
+	}
 }
 
 func TestDefaults(t *testing.T) {

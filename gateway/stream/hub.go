@@ -31,23 +31,25 @@ type Sink interface {
 // less stands for the default.
 type Config struct {
 	Events int           // held per stream; 256
-	Budget int64         // bytes held over all streams, overhead per event included; 64 MiB
+	Budget int64         // bytes held over all streams, 64 for each event and 512 for each finished stream included; 64 MiB
 	Keep   time.Duration // how long a finished stream can be resumed; 1m
 }
 
-// overhead is what an event counts for beside its data, so that empty ones are
-// not free.
-const overhead = 64
+// What an event counts for beside its data, and a finished stream beside its
+// events: what is empty is not free.
+const (
+	overhead = 64
+	stub     = 512
+)
 
 // Hub is the streams of all sessions. Its methods, and those of its streams,
 // may be called by several goroutines at once. None of the hub's waits for a
 // sink.
 //
 // What is held over the budget goes in this order: whole streams that are
-// finished and delivered, the one that was first so at first; then events, the
-// oldest of the stream that holds the most, where the last event of a stream
-// stays as long as nobody has got it; then those last events, the largest
-// first.
+// finished and delivered, in the order in which they became so; then events,
+// the oldest of the stream that holds the most, except for a stream's last
+// event that nobody has got; then those last events, the largest first.
 type Hub struct {
 	config Config
 	now    func() time.Time
@@ -58,7 +60,7 @@ type Hub struct {
 	streams  map[string]*Stream
 	sessions map[string]*session
 	finished *list.List // *Stream, by the time they finished
-	settled  *list.List // *Stream, finished and delivered, by the time they became so
+	settled  *list.List // *Stream, finished with nothing to deliver, by the time they became so
 	holding  holders
 	held     int64
 	lost     uint64
@@ -185,7 +187,8 @@ func (h *Hub) remove(s *Stream) {
 		s.drop()
 	}
 	h.rank(s)
-	if s.expiry != nil {
+	if s.finished {
+		h.held -= stub
 		h.finished.Remove(s.expiry)
 	}
 	if s.settled != nil {
@@ -218,7 +221,8 @@ func (h *Hub) sweep() {
 	}
 }
 
-// fit brings what is held within the budget.
+// fit brings what is held within the budget. Every finished stream is settled
+// or holds events, so while anything is counted there is something to drop.
 func (h *Hub) fit() {
 	for h.held > h.config.Budget {
 		if e := h.settled.Front(); e != nil {
@@ -231,6 +235,7 @@ func (h *Hub) fit() {
 		}
 		s.drop()
 		h.rank(s)
+		s.settle()
 	}
 }
 

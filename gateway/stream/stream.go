@@ -143,6 +143,7 @@ func (s *Stream) Finish() {
 	h.sweep()
 	s.finished, s.finishedAt = true, h.now()
 	s.expiry = h.finished.PushBack(s)
+	h.held += stub
 	if of := h.sessions[s.session]; of.standing == s {
 		of.standing = nil
 	}
@@ -151,6 +152,7 @@ func (s *Stream) Finish() {
 	}
 	s.settle()
 	s.changed.Broadcast()
+	h.fit()
 }
 
 // Attach makes sink the one that the stream is written to, in place of the one
@@ -278,7 +280,7 @@ func (s *Stream) replace(c *conn) {
 // settle notes that a finished stream is needed by nobody but a client that
 // asks for it again.
 func (s *Stream) settle() {
-	if s.finished && !s.ended && s.settled == nil && s.sent == s.last {
+	if s.finished && !s.ended && s.settled == nil && (s.sent == s.last || len(s.events) == 0) {
 		s.settled = s.hub.settled.PushBack(s)
 	}
 }
