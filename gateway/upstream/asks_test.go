@@ -32,7 +32,7 @@ func TestAsksAreBounded(t *testing.T) {
 			<-ctx.Done()
 			return errorAnswer(1, "over")
 		}
-		p := newParty("alpha", peer, func() {})
+		p := newParty("alpha", peer, func(string) {})
 		sent := make(chan *mcp.Message, 100)
 		for i := range int64(asksMost) {
 			if m := p.take(asked(i, "roots/list"), nil, func(m *mcp.Message) { sent <- m }); m != nil {
@@ -71,7 +71,7 @@ func TestAsksAreBounded(t *testing.T) {
 
 // TestAsksEndWithTheirCall: and the server is told what there is to say.
 func TestAsksEndWithTheirCall(t *testing.T) {
-	p := newParty("alpha", testPeer("ada"), func() {})
+	p := newParty("alpha", testPeer("ada"), func(string) {})
 	defer p.close()
 	ctx, clock := newClock(t.Context(), time.Hour)
 	of := &turn{ctx: ctx, clock: clock, ask: func(ctx context.Context, m *mcp.Message) *mcp.Message {
