@@ -77,13 +77,16 @@ const minKey = 32 // bytes
 
 // parseKey returns the bytes of a key. The error never repeats it.
 func parseKey(key strictyaml.Secret) ([]byte, error) {
-	text := string(key)
 	for _, read := range []func(string) ([]byte, error){
-		hex.DecodeString, base64.StdEncoding.Strict().DecodeString, base64.RawStdEncoding.Strict().DecodeString,
+		hex.DecodeString, // first: hex is base64 too, of more bytes than it has
+		base64.StdEncoding.Strict().DecodeString, base64.RawStdEncoding.Strict().DecodeString,
 		base64.URLEncoding.Strict().DecodeString, base64.RawURLEncoding.Strict().DecodeString,
 	} {
-		if b, err := read(text); err == nil && len(b) >= minKey {
-			return b, nil
+		if b, err := read(string(key)); err == nil {
+			if len(b) >= minKey {
+				return b, nil
+			}
+			break
 		}
 	}
 	return nil, errors.New("must be base64 or hex of at least 32 bytes: make one with openssl rand -base64 32")

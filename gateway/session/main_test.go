@@ -35,16 +35,17 @@ type server struct {
 	t    testing.TB
 	addr string
 	dir  string
+	args []string
 	cmd  *exec.Cmd
 }
 
-func startRedis(t testing.TB) *server {
+func startRedis(t testing.TB, args ...string) *server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &server{t: t, addr: l.Addr().String(), dir: t.TempDir()}
+	s := &server{t: t, addr: l.Addr().String(), dir: t.TempDir(), args: args}
 	l.Close()
 	s.start()
 	t.Cleanup(s.kill)
@@ -58,8 +59,8 @@ func (s *server) start() {
 		s.t.Fatalf("these tests need a redis-server on the PATH: %v", err)
 	}
 	_, port, _ := net.SplitHostPort(s.addr)
-	s.cmd = exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", s.dir,
-		"--appendonly", "yes", "--appendfsync", "always")
+	s.cmd = exec.Command(path, append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", s.dir,
+		"--appendonly", "yes", "--appendfsync", "always"}, s.args...)...)
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
