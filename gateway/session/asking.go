@@ -18,8 +18,9 @@ func (r *Redis) find(ctx, within context.Context, n name, id, principal string, 
 	if id == "" || len(id) > maxID {
 		return Session{}, ErrUnknown
 	}
-	// A range rather than a get, so that a huge value is never read whole.
-	sealed, err := r.client.GetRange(within, n.key, 0, maxSealed).Bytes()
+	// A range rather than a get, so that a huge value is never read whole; a
+	// part of one does not open.
+	sealed, err := r.client.GetRange(within, n.key, 0, maxSealed-1).Bytes()
 	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
 		return Session{}, r.failed(ctx, "find a session in Redis", err)
 	}
@@ -38,9 +39,6 @@ func (r *Redis) find(ctx, within context.Context, n name, id, principal string, 
 }
 
 func (r *Redis) read(sealed []byte, id, principal string) (Session, error) {
-	if len(sealed) > maxSealed {
-		return Session{}, fmt.Errorf("it is larger than %d bytes", maxSealed)
-	}
 	data, err := r.sealer.open(sealed, id, principal)
 	if err != nil {
 		return Session{}, err

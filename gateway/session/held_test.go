@@ -42,6 +42,19 @@ func TestHeldAfterADrop(t *testing.T) {
 	}
 }
 
+// Uses that overtake each other leave the latest.
+func TestHeldKeepsTheLatest(t *testing.T) {
+	h := newHeld(limits)
+	h.add("k", holdingOf("i", 0, 0))
+	late, early := holdingOf("i", 0, 9), holdingOf("i", 0, 5)
+	late.LogLevel, early.LogLevel = "late", "early"
+	h.confirm("k", late, h.mark())
+	h.confirm("k", early, h.mark())
+	if s, ok := h.use("k", at(9+30), grace); !ok || s.LogLevel != "late" {
+		t.Errorf("held %+v, %v", s, ok)
+	}
+}
+
 func TestHeldBounds(t *testing.T) {
 	h := newHeld(Config{Idle: 20 * time.Second, Lifetime: 25 * time.Second, Max: 1})
 	h.add("k", holdingOf("i", 0, 0))
