@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -32,7 +33,8 @@ func (r *Redis) find(ctx, within context.Context, n name, id, principal string, 
 		}
 	}
 	if err != nil {
-		r.alarms.raise("a value in Redis is not a session that a replica sealed; it is not used", "key", n.key, "error", err)
+		r.alarms.raise(slog.LevelError, "a value in Redis is not a session that a replica sealed; it is not used",
+			"key", n.key, "error", err)
 	}
 	r.tell(r.held.drop(n.key))
 	return Session{}, ErrUnknown
@@ -68,7 +70,7 @@ func (r *Redis) note(ctx, within context.Context, n name, s Session) bool {
 	there, err := noting.Run(within, r.client, []string{n.key, n.mine, n.all}, n.member,
 		left.Milliseconds(), r.longest().Milliseconds(), s.Seen.UnixMilli(), s.Seen.Add(left).UnixMilli()).Bool()
 	if err != nil && ctx.Err() == nil {
-		r.alarms.raise("the use of a session cannot be noted in Redis", "key", n.key, "error", err)
+		r.alarms.raise(slog.LevelWarn, "the use of a session cannot be noted in Redis", "key", n.key, "error", err)
 	}
 	return there || err != nil
 }

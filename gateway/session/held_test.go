@@ -106,18 +106,18 @@ func TestAlarmsDoNotRepeatThemselves(t *testing.T) {
 	log, c := &text{}, newClock()
 	a := newAlarms(slog.New(slog.NewTextHandler(log, nil)), c.now)
 	for range 3 {
-		a.raise("one", "key", "k")
+		a.raise(slog.LevelError, "one", "key", "k")
 	}
-	a.raise("two")
+	a.raise(slog.LevelWarn, "two")
 	c.add(quietly)
-	a.raise("one", "key", "k")
+	a.raise(slog.LevelError, "one", "key", "k")
 	var got []string
 	for line := range strings.Lines(log.String()) {
 		_, after, _ := strings.Cut(strings.TrimSpace(line), " ")
 		got = append(got, after)
 	}
 	want := []string{
-		"level=WARN msg=one key=k unreported=0", "level=WARN msg=two unreported=0", "level=WARN msg=one key=k unreported=2",
+		"level=ERROR msg=one key=k unreported=0", "level=WARN msg=two unreported=0", "level=ERROR msg=one key=k unreported=2",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("logged\n%s", strings.Join(got, "\n"))
