@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -32,13 +33,13 @@ func newAlarms(log *slog.Logger, now func() time.Time) *alarms {
 
 // raise logs a message, of which there are a few constant ones, or counts it
 // where it was logged a moment ago.
-func (a *alarms) raise(message string, attributes ...any) {
+func (a *alarms) raise(level slog.Level, message string, attributes ...any) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.line(message, attributes...)
+	a.line(level, message, attributes...)
 }
 
-func (a *alarms) line(message string, attributes ...any) bool {
+func (a *alarms) line(level slog.Level, message string, attributes ...any) bool {
 	now := a.now()
 	r := a.last[message]
 	if r == nil {
@@ -49,7 +50,7 @@ func (a *alarms) line(message string, attributes ...any) bool {
 		r.times++
 		return false
 	}
-	a.log.Warn(message, append(attributes, "unreported", r.times)...)
+	a.log.Log(context.Background(), level, message, append(attributes, "unreported", r.times)...)
 	*r = repeated{until: now.Add(quietly)}
 	return true
 }
@@ -59,7 +60,7 @@ func (a *alarms) lost(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.down == "" {
-		a.told = a.line("sessions in Redis cannot be reached", "error", err)
+		a.told = a.line(slog.LevelWarn, "sessions in Redis cannot be reached", "error", err)
 	}
 	a.down = "sessions in Redis cannot be reached: " + err.Error()
 }

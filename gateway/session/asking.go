@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,8 +19,9 @@ func (r *Redis) find(ctx, within context.Context, n name, id, principal string, 
 	if id == "" || len(id) > maxID {
 		return Session{}, ErrUnknown
 	}
-	// A range rather than a get, so that a huge value is never read whole.
-	sealed, err := r.client.GetRange(within, n.key, 0, maxSealed).Bytes()
+	// A range rather than a get, so that a huge value is never read whole; a
+	// part of one does not open.
+	sealed, err := r.client.GetRange(within, n.key, 0, maxSealed-1).Bytes()
 	if err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
 		return Session{}, r.failed(ctx, "find a session in Redis", err)
 	}
@@ -31,16 +33,14 @@ func (r *Redis) find(ctx, within context.Context, n name, id, principal string, 
 		}
 	}
 	if err != nil {
-		r.alarms.raise("a value in Redis is not a session that a replica sealed; it is not used", "key", n.key, "error", err)
+		r.alarms.raise(slog.LevelError, "a value in Redis is not a session that a replica sealed; it is not used",
+			"key", n.key, "error", err)
 	}
 	r.tell(r.held.drop(n.key))
 	return Session{}, ErrUnknown
 }
 
 func (r *Redis) read(sealed []byte, id, principal string) (Session, error) {
-	if len(sealed) > maxSealed {
-		return Session{}, fmt.Errorf("it is larger than %d bytes", maxSealed)
-	}
 	data, err := r.sealer.open(sealed, id, principal)
 	if err != nil {
 		return Session{}, err
@@ -70,7 +70,7 @@ func (r *Redis) note(ctx, within context.Context, n name, s Session) bool {
 	there, err := noting.Run(within, r.client, []string{n.key, n.mine, n.all}, n.member,
 		left.Milliseconds(), r.longest().Milliseconds(), s.Seen.UnixMilli(), s.Seen.Add(left).UnixMilli()).Bool()
 	if err != nil && ctx.Err() == nil {
-		r.alarms.raise("the use of a session cannot be noted in Redis", "key", n.key, "error", err)
+		r.alarms.raise(slog.LevelWarn, "the use of a session cannot be noted in Redis", "key", n.key, "error", err)
 	}
 	return there || err != nil
 }

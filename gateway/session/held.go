@@ -35,8 +35,8 @@ func newHeld(limits Config) *held {
 	return &held{limits: limits, byKey: map[string]*holding{}, used: list.New()}
 }
 
-// mark is a point in time: a session that is read from Redis after it may have
-// been dropped since, and put tells by the mark.
+// mark is a point in time. A session that is read from Redis later may have
+// been dropped by the time it is to be held; confirm tells by the mark.
 func (h *held) mark() uint64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -42,6 +42,19 @@ func TestHeldAfterADrop(t *testing.T) {
 	}
 }
 
+// Uses that overtake each other leave the latest.
+func TestHeldKeepsTheLatest(t *testing.T) {
+	h := newHeld(limits)
+	h.add("k", holdingOf("i", 0, 0))
+	late, early := holdingOf("i", 0, 9), holdingOf("i", 0, 5)
+	late.LogLevel, early.LogLevel = "late", "early"
+	h.confirm("k", late, h.mark())
+	h.confirm("k", early, h.mark())
+	if s, ok := h.use("k", at(9+30), grace); !ok || s.LogLevel != "late" {
+		t.Errorf("held %+v, %v", s, ok)
+	}
+}
+
 func TestHeldBounds(t *testing.T) {
 	h := newHeld(Config{Idle: 20 * time.Second, Lifetime: 25 * time.Second, Max: 1})
 	h.add("k", holdingOf("i", 0, 0))
@@ -93,18 +106,18 @@ func TestAlarmsDoNotRepeatThemselves(t *testing.T) {
 	log, c := &text{}, newClock()
 	a := newAlarms(slog.New(slog.NewTextHandler(log, nil)), c.now)
 	for range 3 {
-		a.raise("one", "key", "k")
+		a.raise(slog.LevelError, "one", "key", "k")
 	}
-	a.raise("two")
+	a.raise(slog.LevelWarn, "two")
 	c.add(quietly)
-	a.raise("one", "key", "k")
+	a.raise(slog.LevelError, "one", "key", "k")
 	var got []string
 	for line := range strings.Lines(log.String()) {
 		_, after, _ := strings.Cut(strings.TrimSpace(line), " ")
 		got = append(got, after)
 	}
 	want := []string{
-		"level=WARN msg=one key=k unreported=0", "level=WARN msg=two unreported=0", "level=WARN msg=one key=k unreported=2",
+		"level=ERROR msg=one key=k unreported=0", "level=WARN msg=two unreported=0", "level=ERROR msg=one key=k unreported=2",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("logged\n%s", strings.Join(got, "\n"))

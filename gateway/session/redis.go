@@ -45,8 +45,9 @@ type Redis struct {
 const (
 	// grace is how long a session goes on while Redis does not answer.
 	grace = 30 * time.Second
-	// noteEvery and leastTimeout are upper and lower bounds.
-	noteEvery    = 3 * time.Second
+	// noteEvery is the most time between two notes that a session is in use.
+	noteEvery = 3 * time.Second
+	// leastTimeout is for a whole method, of up to two commands.
 	leastTimeout = time.Second
 	// maxID is longer than any id that Open gives.
 	maxID = 64
@@ -96,7 +97,7 @@ func (r *Redis) Problems() []string { return r.alarms.problems() }
 // of sessions begin with.
 var opening = redis.NewScript(`
 local out = {0}
-redis.call('ZREM', KEYS[2], ARGV[1])
+redis.call('ZREM', KEYS[2], ARGV[1]) -- the first time that this ran
 redis.call('ZREM', KEYS[3], ARGV[1])
 for _, m in ipairs(redis.call('ZRANGE', KEYS[2], 0, -1)) do
   if redis.call('EXISTS', ARGV[9] .. m) == 0 then

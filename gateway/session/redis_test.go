@@ -181,6 +181,43 @@ func TestTimeToLive(t *testing.T) {
 	within(n.key, 40*time.Second, 50*time.Second)
 }
 
+// Who can write Redis can keep a session from being idle, not from being old.
+func TestLifetimeIsSealed(t *testing.T) {
+	f := newFleet(t, startRedis(t).addr, limits)
+	one, ended, _ := f.replica()
+	s := open(t, one, "a")
+	if err := f.raw.Persist(t.Context(), one.sealer.name(s.ID, "a").key).Err(); err != nil {
+		t.Fatal(err)
+	}
+	f.at.add(5*time.Minute + time.Second)
+	gone(t, one, s.ID, "a")
+	if ids := ended.take(); !slices.Equal(ids, []string{s.ID}) {
+		t.Errorf("ended %q, want %q", ids, s.ID)
+	}
+}
+
+// A session may be as large as it may be.
+func TestLargestSession(t *testing.T) {
+	f := newFleet(t, startRedis(t).addr, limits)
+	one, _, _ := f.replica()
+	s := open(t, one, "a")
+	data, err := encode(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.LogLevel = strings.Repeat("x", maxFacts-len(data)-len(`,"log_level":""`))
+	if err := one.Save(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+	if got := use(t, one, s.ID, "a"); got.LogLevel != s.LogLevel {
+		t.Errorf("%d bytes came back", len(got.LogLevel))
+	}
+	s.LogLevel += "x"
+	if err := one.Save(t.Context(), s); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("one byte more: %v", err)
+	}
+}
+
 // A use reads once; that it happened is written every few seconds.
 func TestUseSeldomWrites(t *testing.T) {
 	f := newFleet(t, startRedis(t).addr, limits)
@@ -283,9 +320,15 @@ func TestRedisRestarts(t *testing.T) {
 	if err := two.Close(ctx, closed.ID, "a"); err != nil {
 		t.Fatal(err)
 	}
+	here.LogLevel, here.Subscriptions = "error", []Subscription{{"git", "file:///a"}}
+	if err := one.Save(ctx, here); err != nil {
+		t.Fatal(err)
+	}
 	server.kill()
 	f.at.add(grace)
-	use(t, one, here.ID, "a")
+	if got := use(t, one, here.ID, "a"); got.LogLevel != "error" || !reflect.DeepEqual(got.Subscriptions, here.Subscriptions) {
+		t.Errorf("without Redis, what was saved is %+v", got)
+	}
 	use(t, one, closed.ID, "a") // the price that the contract names
 	_, err := one.Use(ctx, there.ID, "a")
 	unavailable(t, "Use of what was never used here", err)
@@ -496,6 +539,8 @@ func TestRedisFreezes(t *testing.T) {
 			t.Errorf("%s of a caller that gave up: %v", what, err)
 		}
 	}
+	gone(t, one, "", "a")
+	gone(t, one, strings.Repeat("A", maxID+1), "a")
 	one.held.add(one.sealer.name(id, "a").key, Session{ID: id, Principal: "a", Created: f.at.now(), Seen: f.at.now()})
 	use(t, one, id, "a")
 	ctx, cancel := context.WithCancel(t.Context())
