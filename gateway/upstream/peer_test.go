@@ -2,32 +2,51 @@ package upstream
 
 import (
 	"context"
+	"testing"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/mcp"
 )
 
-// tester is a peer that says what it is told.
+// tester is a peer that keeps what it is told.
 type tester struct {
 	key          string
 	era          mcp.Era
 	capabilities string
-	notes        chan *mcp.Message // takes notifications, unless it is nil
-	ask          func(ctx context.Context, m *mcp.Message) *mcp.Message
+	notes        chan *mcp.Message
+	ask          func(ctx context.Context, m *mcp.Message) *mcp.Message // nil refuses
 }
 
-// testPeer is a peer of the legacy era that wants nothing.
-func testPeer(key string) *tester { return &tester{key: key, era: mcp.Legacy} }
+// testPeer is a peer of the legacy era that can do nothing.
+func testPeer(key string) *tester {
+	return &tester{key: key, era: mcp.Legacy, capabilities: "{}", notes: make(chan *mcp.Message, 1000)}
+}
+
+// ablePeer is a peer that answers everything, each method in its way.
+func ablePeer(key string) *tester {
+	p := testPeer(key)
+	p.capabilities = `{"sampling":{},"elicitation":{},"roots":{"listChanged":true},"experimental":{"x":9007199254740993}}`
+	p.ask = func(_ context.Context, m *mcp.Message) *mcp.Message { return answerAs(key, m) }
+	return p
+}
+
+// answerAs is the answer of somebody to a request of a server.
+func answerAs(who string, m *mcp.Message) *mcp.Message {
+	results := map[string]string{
+		"sampling/createMessage": `{"role":"assistant","model":"m","content":{"type":"text","text":"` + who + `"}}`,
+		"elicitation/create":     `{"action":"accept","content":{"who":"` + who + `"}}`,
+		"roots/list":             `{"roots":[{"uri":"file:///` + who + `"}]}`,
+	}
+	return mcp.NewResponse(mcp.NumberID(-1), jsontext.Value(results[m.Method]))
+}
 
 func (p *tester) Key() string                  { return p.key }
 func (p *tester) Era() mcp.Era                 { return p.era }
 func (p *tester) Capabilities() jsontext.Value { return jsontext.Value(p.capabilities) }
-
 func (p *tester) Notify(_ string, m *mcp.Message) {
-	if p.notes != nil {
-		p.notes <- m
-	}
+	p.notes <- m
 }
 
 func (p *tester) Ask(ctx context.Context, _ string, m *mcp.Message) *mcp.Message {
@@ -35,4 +54,25 @@ func (p *tester) Ask(ctx context.Context, _ string, m *mcp.Message) *mcp.Message
 		return reply(m)
 	}
 	return p.ask(ctx, m)
+}
+
+// told waits for the next notification of a method and returns its params.
+func (p *tester) told(t *testing.T, method string) string {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		select {
+		case m := <-p.notes:
+			if m.Method == method {
+				return string(m.Params)
+			}
+		case <-deadline:
+			t.Fatalf("%s was not told of by %s", p.key, method)
+		}
+	}
+}
+
+// ofTool are the params of a tools/call whose only argument is text.
+func ofTool(name, text string) jsontext.Value {
+	return jsontext.Value(`{"name":` + string(mcp.String(name)) + `,"arguments":{"text":` + string(mcp.String(text)) + `}}`)
 }
