@@ -177,6 +177,8 @@ func (d *double) serve(line []byte) {
 		d.list(m)
 	case "tools/call":
 		d.call(m)
+	case subscribe, unsubscribe:
+		d.result(m.ID, `{}`)
 	case listen:
 		d.send(`{"jsonrpc":"2.0","method":"` + acknowledged + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID.Raw()) + `}}}`)
 	}
@@ -252,6 +254,17 @@ func (d *double) call(m *mcp.Message) {
 		d.result(m.ID, `{}`)
 	case "change":
 		d.send(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		d.result(m.ID, `{}`)
+	case "withdraw":
+		d.send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		d.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q"}}`)
+		d.result(m.ID, `{}`)
+	case "asks":
+		d.send(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
+		d.result(m.ID, `{}`)
+	case "touch":
+		d.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"whose?"}}`)
+		d.send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://a/b"}}`)
 		d.result(m.ID, `{}`)
 	case "slow": // is never answered
 	case "sorry":

@@ -31,10 +31,10 @@ func (q *quota) take(key string) bool {
 	return true
 }
 
-func (q *quota) give(key string, n int) {
+func (q *quota) give(key string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.of[key] -= n; q.of[key] == 0 {
+	if q.of[key]--; q.of[key] == 0 {
 		delete(q.of, key)
 	}
 }
@@ -74,6 +74,16 @@ type want struct {
 }
 
 func (w *want) isSettled() bool { return isClosed(w.settled) }
+
+// settle reports whether it did. It is for a caller that holds mu.
+func (w *want) settle(m *mcp.Message, err error) bool {
+	if w.isSettled() {
+		return false
+	}
+	w.m, w.err = m, err
+	close(w.settled)
+	return true
+}
 
 // subscribe wants a resource, and waits for what becomes of that the first
 // time.
@@ -135,25 +145,19 @@ func (sub *subscriber) stir() {
 func (sub *subscriber) settle(w *want, m *mcp.Message, err error) {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	if w.isSettled() {
-		return
-	}
-	w.m, w.err = m, err
-	close(w.settled)
-	if err != nil || m.Error != nil {
+	if w.settle(m, err) && (err != nil || m.Error != nil) {
 		sub.forget(w)
 	}
 }
 
-// forget is for a caller that holds mu. It reports whether the want was there.
-func (sub *subscriber) forget(w *want) bool {
+// forget is for a caller that holds mu.
+func (sub *subscriber) forget(w *want) {
 	if sub.wants[w.uri] != w {
-		return false
+		return
 	}
 	delete(sub.wants, w.uri)
-	sub.quota.give(sub.key, 1)
+	sub.quota.give(sub.key)
 	sub.stir()
-	return true
 }
 
 // unsubscribe ends a want, and tells a legacy server unless somebody else
@@ -182,10 +186,7 @@ func (s *subscriptions) remove(key, uri string) *entry {
 	}
 	w := sub.wants[uri]
 	sub.forget(w)
-	if !w.isSettled() {
-		w.err = context.Canceled
-		close(w.settled)
-	}
+	w.settle(nil, context.Canceled)
 	if w.on == nil || w.on.link.hello().era != mcp.Legacy {
 		return nil
 	}
@@ -202,8 +203,20 @@ func (s *subscriptions) release(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sub := s.of[key]; sub != nil {
-		sub.end()
-		delete(s.of, key)
+		sub.clear()
+	}
+}
+
+// clear takes the subscriber out of use with all that it wants. It is for a
+// caller that holds mu.
+func (sub *subscriber) clear() {
+	sub.end()
+	for _, w := range sub.wants {
+		sub.forget(w)
+		w.settle(nil, context.Canceled)
+	}
+	if sub.of[sub.key] == sub {
+		delete(sub.of, sub.key)
 	}
 }
 
@@ -278,17 +291,9 @@ func (sub *subscriber) fail(err error) {
 
 // finish leaves nothing behind.
 func (sub *subscriber) finish() {
-	sub.end()
-	sub.fail(context.Canceled)
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	if n := len(sub.wants); n > 0 {
-		sub.quota.give(sub.key, n)
-		clear(sub.wants)
-	}
-	if sub.of[sub.key] == sub {
-		delete(sub.of, sub.key)
-	}
+	sub.clear()
 }
 
 // list returns what is wanted.
