@@ -80,8 +80,9 @@ func (s *session) attend(ctx context.Context) error {
 		resp, err := s.open(ctx, last)
 		s.attended()
 		if err == nil {
+			from := last
 			last, pause = s.unasked(ctx, resp, last)
-			if time.Since(began) > 2*time.Second {
+			if last != from || time.Since(began) > 2*time.Second {
 				wait.reset()
 			}
 		} else {

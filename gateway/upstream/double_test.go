@@ -79,7 +79,7 @@ func runDouble(traits []string) {
 		runOfficial()
 		return
 	}
-	d := &double{traits: traits, out: bufio.NewWriter(os.Stdout), held: map[string]bool{}}
+	d := &double{traits: traits, out: bufio.NewWriter(os.Stdout), held: map[string]bool{}, listed: map[string]int{}}
 	d.prelude()
 	in := bufio.NewReader(os.Stdin)
 	for {
@@ -194,9 +194,6 @@ func (d *double) capabilities() string {
 
 // list has one thing more each time.
 func (d *double) list(m *mcp.Message) {
-	if d.listed == nil {
-		d.listed = map[string]int{}
-	}
 	d.listed[m.Method]++
 	d.result(m.ID, numbered(m.Method, d.listed[m.Method]))
 }

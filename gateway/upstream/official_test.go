@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 what a later revision deprecates is what servers do today
+
 package upstream
 
 import (
