@@ -33,8 +33,8 @@ const (
 	aboutRef      question = "the prompt or resource that is completed" // with the method that uses it first
 	aboutTask     question = "the tool that started the task"
 	aboutServer   question = "each server of the route"
-	aboutUse      question = "what is being used, or the server where nothing is"
-	aboutRequest  question = "what the request was about that it belongs to" // decided there
+	aboutUse      question = "what is being used, else the server"
+	aboutRequest  question = "nothing more: it belongs to a request that was judged"
 	aboutLists    question = "each item of the lists that changed"
 )
 
@@ -45,10 +45,10 @@ const (
 	toGateway  routing = "the gateway answers"
 	toOne      routing = "the one server that has it"
 	toSession  routing = "the servers that the session has conversations with"
-	toRequest  routing = "the server whose request it answers or the call it names"
-	toCaller   routing = "the response stream of the request that it belongs to, or the session's own stream"
-	toChanged  routing = "the streams of those whose visible list is another one"
-	toBackends routing = "the backend leg answers"
+	toRequest  routing = "the server of the request that it names"
+	toCaller   routing = "the response stream of the request that it belongs to, else the session's own"
+	toChanged  routing = "those for whom the list has changed"
+	toBackends routing = "the gateway takes it"
 	nowhere    routing = "dropped"
 )
 
