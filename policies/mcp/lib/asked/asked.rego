@@ -4,10 +4,10 @@
 #   The one thing that a question is about, a tool, a resource, a prompt or a
 #   server, and whether the question's method is one that goes with it.
 #
-#   Whatever a thing is used with is decided like its use: reading on, listing,
-#   completing its arguments, hearing of its changes, the tasks that it started, and
-#   what its server sends while it is in use. So each method is here once, with the
-#   kinds of things that it is asked about, and mcp.authz has one rule for all.
+#   Whatever goes with using a thing is decided like its use: listing it, completing
+#   its arguments, hearing of its changes, the tasks that it started, and what its
+#   server sends while it is in use. So each method is here once, with the kinds of
+#   things that it is asked about, and mcp.authz has one rule for all.
 package mcp.lib.asked
 
 # METADATA
