@@ -22,11 +22,20 @@ import data.mcp.lib.grants
 # scope: document
 default allow := false
 
+# A list asks this about everything there is, so what most things fail at is first.
 allow if {
-	asked.fits
-	asked.thing.registered == true
-	_as_known
+	thing := asked.thing
+	thing.registered == true
+	thing.definition.drifted == false
 	grants.covered
+	asked.fits
+}
+
+# Nobody offers a server, so it has no definition.
+allow if {
+	input.server.registered == true
+	grants.covered
+	asked.fits
 }
 
 # METADATA
@@ -64,11 +73,6 @@ _causes := [_method, _thing, _caller, grants.shortfalls]
 
 _method contains "method_not_granted" if not asked.fits
 
-# Offered by its server, as it was when it was pinned. A server is offered by nobody.
-_as_known if asked.thing.definition.drifted == false
-
-_as_known if asked.kinds == {"server"}
-
 _thing contains "unregistered" if not asked.thing.registered == true
 
 _thing contains "not_offered" if {
@@ -79,7 +83,7 @@ _thing contains "not_offered" if {
 
 _thing contains "drifted" if {
 	asked.thing.definition
-	not _as_known
+	not asked.thing.definition.drifted == false
 }
 
 _thing contains "unlabelled" if {
