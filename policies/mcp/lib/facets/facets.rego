@@ -75,11 +75,12 @@ within := {
 # METADATA
 # title: Hinted
 # description: |-
-#   Effects that the backend's hints claim of a tool on top of its label. A destructiveHint
-#   other than false claims destructive, a readOnlyHint other than true claims
-#   write; a hint that is absent or null claims nothing. So a hint can tighten
-#   and never loosen. Where a person has weighed the hints of a pinned definition
-#   and set the tool's label `hints` to `reviewed`, they claim nothing either.
+#   Effects that the backend's hints claim of a tool on top of its label. A
+#   destructiveHint other than false claims destructive, a readOnlyHint other than
+#   true claims write; a hint that is absent or null claims nothing. So a hint can
+#   tighten and never loosen. Where a person has weighed the hints of a pinned
+#   definition and set the tool's label `hints` to `reviewed`, they claim nothing
+#   either.
 # scope: document
 hinted contains "destructive" if {
 	hint := input.tool.definition.annotations.destructiveHint
