@@ -19,6 +19,8 @@ func shipped() []string {
 		"data.json",
 		"mcp/authz/authz.rego",
 		"mcp/authz/authz_test.rego",
+		"mcp/lib/asked/asked.rego",
+		"mcp/lib/asked/asked_test.rego",
 		"mcp/lib/claims/claims.rego",
 		"mcp/lib/claims/claims_test.rego",
 		"mcp/lib/facets/facets.rego",

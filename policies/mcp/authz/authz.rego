@@ -1,37 +1,50 @@
 # METADATA
 # title: Authorization
 # description: |-
-#   Decides about one tool at a time whether the caller may see and call it. A
-#   tool is allowed when it is registered, its definition has not drifted from
-#   the pinned one, and one of the grants of the caller's roles covers it.
-#   Everything else is denied, other methods than tools/call included.
+#   Decides about one thing at a time, a tool, a resource, a prompt or a server,
+#   whether the caller may see and use it. A thing is allowed when the method goes
+#   with it, it is registered, its server offers it, its definition has not drifted
+#   from the pinned one, and one of the grants of the caller's roles covers it. A
+#   resource and a prompt are registered, and labelled, as their server is.
+#   Everything else is denied: unknown methods, and questions about no thing or
+#   several.
 package mcp.authz
 
+import data.mcp.lib.asked
 import data.mcp.lib.claims
 import data.mcp.lib.facets
 import data.mcp.lib.grants
 
 # METADATA
 # title: Allow
-# description: Whether the caller may see the tool and call it.
+# description: Whether the caller may see the thing and use it.
 # entrypoint: true
 # scope: document
 default allow := false
 
+# A list asks this about everything there is, so what most things fail at is first.
 allow if {
-	input.method == "tools/call"
-	input.tool.registered == true
-	input.tool.definition.drifted == false
+	thing := asked.thing
+	thing.registered == true
+	thing.definition.drifted == false
 	grants.covered
+	asked.fits
+}
+
+# Nobody offers a server, so it has no definition.
+allow if {
+	input.server.registered == true
+	grants.covered
+	asked.fits
 }
 
 # METADATA
 # title: Reasons
 # description: |-
 #   Codes that say why allow is not true; empty when it is. The first of these
-#   questions that has a cause for an answer gives the reasons: is the method
-#   one that is decided here, is the tool one that may be allowed at all, has the
-#   caller any grants, and what do these lack?
+#   questions that has a cause for an answer gives the reasons: is there one thing
+#   and a method that goes with it, is the thing one that may be allowed at all, has
+#   the caller any grants, and what do these lack?
 # scope: document
 reasons contains reason if {
 	not allow
@@ -40,7 +53,7 @@ reasons contains reason if {
 
 reasons contains "malformed_grant" if {
 	not allow
-	_method | _tool == set()
+	_method | _thing == set()
 	grants.malformed != set()
 }
 
@@ -56,28 +69,29 @@ problems contains sprintf("data.mcp.grants%s: %s", [concat("", place), p.problem
 	place := [sprintf("[%s]", [json.marshal(p[key])]) | some key in ["role", "grant"]; p[key] != null]
 }
 
-_causes := [_method, _tool, _caller, grants.shortfalls]
+_causes := [_method, _thing, _caller, grants.shortfalls]
 
-_method contains "method_not_granted" if not input.method == "tools/call"
+_method contains "method_not_granted" if not asked.fits
 
-_tool contains "unregistered" if not input.tool.registered == true
+_thing contains "unregistered" if not asked.thing.registered == true
 
-_tool contains "not_offered" if {
-	input.tool.registered == true
-	not input.tool.definition
+_thing contains "not_offered" if {
+	asked.thing.registered == true
+	asked.kinds != {"server"}
+	not asked.thing.definition
 }
 
-_tool contains "drifted" if {
-	input.tool.definition
-	not input.tool.definition.drifted == false
+_thing contains "drifted" if {
+	asked.thing.definition
+	not asked.thing.definition.drifted == false
 }
 
-_tool contains "unlabelled" if {
-	input.tool.registered == true
+_thing contains "unlabelled" if {
+	asked.thing.registered == true
 	facets.unlabelled != set()
 }
 
-_tool contains "unknown_facet" if facets.unknown != set()
+_thing contains "unknown_facet" if facets.unknown != set()
 
 _caller contains "no_role" if claims.roles == set()
 

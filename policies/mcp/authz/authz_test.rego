@@ -39,6 +39,72 @@ _yes := {"allow": true, "reasons": set()}
 
 _no(reasons) := {"allow": false, "reasons": reasons}
 
+# What we say of the server, and so of its resources and prompts.
+_facts := {
+	"attributes": ["crm", "payments"],
+	"data": "personal",
+	"reach": "closed",
+	"env": "production",
+	"owner": "payments-team",
+	"registered": true,
+}
+
+_listed := {"sha256": "00", "pinned": false, "drifted": false}
+
+# One thing of each kind, each of them the writer's to use.
+_things := {
+	"tool": _tool,
+	"resource": object.union(_facts, {"server": "stripe", "uri": "stripe://customers", "definition": _listed}),
+	"prompt": object.union(_facts, {
+		"server": "stripe",
+		"name": "summary",
+		"exposed_name": "stripe__summary",
+		"definition": _listed,
+	}),
+	"server": object.union(_facts, {"name": "stripe"}),
+}
+
+# The methods of each kind, by what they do: in a use, after it, and from the server.
+_methods := {
+	"tool": (_sent | {
+		"tools/call",
+		"tasks/get",
+		"tasks/result",
+		"tasks/list",
+		"tasks/cancel",
+		"tasks/update",
+		"notifications/tasks/status",
+	}),
+	"resource": (_sent | {
+		"resources/read",
+		"resources/subscribe",
+		"notifications/resources/updated",
+		"completion/complete",
+	}),
+	"prompt": (_sent | {"prompts/get", "completion/complete"}),
+	"server": (_sent | {"server/discover", "logging/setLevel"}),
+}
+
+_sent := {
+	"sampling/createMessage",
+	"elicitation/create",
+	"roots/list",
+	"notifications/message",
+	"notifications/progress",
+	"notifications/elicitation/complete",
+}
+
+_known := {method | some methods in _methods; some method in methods}
+
+# What has no questions, what is not in the protocol, and what is not a method.
+_others := [
+	"tools/list", "resources/list", "resources/templates/list", "prompts/list", "resources/unsubscribe",
+	"subscriptions/listen", "initialize", "ping", "notifications/cancelled", "notifications/tools/list_changed",
+	"tools/delete", "tasks/get ", "Tools/Call", "tools", "tool", "resource", "", null, 1, true, ["tools/call"], {},
+]
+
+_about(method, things) := object.union({"method": method, "claims": _claims, "request": {}}, things)
+
 # The question with parts of its tool changed, or left out.
 _ask(changes) := object.union(_question, {"tool": changes})
 
@@ -145,17 +211,206 @@ test_grants if {
 	got == {name: c.want | some name, c in cases}
 }
 
-test_only_tool_calls_are_decided_here if {
-	every method in ["tools/list", "resources/read", "prompts/get", "Tools/Call", "tools/call ", "", null] {
-		_answer(object.union(_question, {"method": method})) == _no({"method_not_granted"})
+# Each method goes with its own kinds of things, and with no other.
+test_methods if {
+	got := {kind: {method: answer |
+		some method in _known
+		answer := _answer(_about(method, {kind: thing}))
+	} |
+		some kind, thing in _things
 	}
+	got == {kind: {method: answer |
+		some method in _known
+		answer := {true: _yes, false: _no({"method_not_granted"})}[method in methods]
+	} |
+		some kind, methods in _methods
+	}
+}
+
+test_no_other_method_is_decided if {
+	answers := [answer |
+		some method in _others
+		some kind, thing in _things
+		answer := _answer(_about(method, {kind: thing}))
+	]
+	count(answers) == count(_others) * 4
+	{answer | some answer in answers} == {_no({"method_not_granted"})}
+}
+
+# Something beside the thing that is asked about, whatever its value, makes the
+# question one of which nobody can tell what it is about.
+test_no_thing_and_several_things if {
+	pairs := [{one: _things[one], other: value} |
+		some one, _ in _things
+		some other, thing in _things
+		one != other
+		some value in [thing, {}, null, false, ""]
+	]
+	questions := array.concat(pairs, [{}, {"task": _tool}, {"tools": _tool}, _things])
+	answers := [answer |
+		some method in _known
+		some things in questions
+		answer := _answer(_about(method, things))
+	]
+	count(answers) == count(_known) * ((12 * 5) + 4)
+	{answer | some answer in answers} == {_no({"method_not_granted"})}
 }
 
 test_empty_questions if {
 	_answer({}) == _no({"method_not_granted"})
-	_answer({"method": "tools/call"}) == _no({"unregistered"})
+	_answer({"method": "tools/call"}) == _no({"method_not_granted"})
 	_answer({"method": "tools/call", "tool": _tool}) == _no({"no_role"})
-	_answer({"method": "tools/call", "claims": _claims}) == _no({"unregistered"})
+	_answer({"method": "tools/call", "tool": {}}) == _no({"unregistered"})
+	_answer({"method": "tools/call", "tool": null}) == _no({"unregistered"})
+	_answer({"method": "tools/call", "claims": _claims}) == _no({"method_not_granted"})
+	_answer({"claims": _claims, "tool": _tool}) == _no({"method_not_granted"})
+}
+
+# Resources, prompts and servers, each with the method that uses it and with each
+# change by itself.
+_uses := {"resource": "resources/read", "prompt": "prompts/get", "server": "server/discover"}
+
+test_what_the_server_is if {
+	cases := {
+		"nothing changed": {"drop": set(), "put": {}, "want": set()},
+		"unregistered": {"drop": set(), "put": {"registered": false}, "want": {"unregistered"}},
+		"registered as a string": {"drop": set(), "put": {"registered": "true"}, "want": {"unregistered"}},
+		"registered unsaid": {"drop": {"registered"}, "put": {}, "want": {"unregistered"}},
+		"no attributes": {"drop": {"attributes"}, "put": {}, "want": {"unlabelled"}},
+		"empty attributes": {"drop": set(), "put": {"attributes": []}, "want": {"unlabelled"}},
+		"no data": {"drop": {"data"}, "put": {}, "want": {"unlabelled"}},
+		"no reach": {"drop": {"reach"}, "put": {}, "want": {"unlabelled"}},
+		"an entry with nothing": {
+			"drop": {"attributes", "data", "reach", "env", "owner"},
+			"put": {},
+			"want": {"unlabelled"},
+		},
+		"attributes as a string": {"drop": set(), "put": {"attributes": "crm"}, "want": {"unknown_facet"}},
+		"an unknown domain": {"drop": set(), "put": {"attributes": ["crm", "CRM"]}, "want": {"unknown_facet"}},
+		"data in capitals": {"drop": set(), "put": {"data": "PUBLIC"}, "want": {"unknown_facet"}},
+		"reach null": {"drop": set(), "put": {"reach": null}, "want": {"unknown_facet"}},
+		"env as an array": {"drop": set(), "put": {"env": ["production"]}, "want": {"unknown_facet"}},
+		"a domain too many": {"drop": set(), "put": {"attributes": ["crm", "hr"]}, "want": {"domain_not_granted"}},
+		"too grave": {"drop": set(), "put": {"data": "secret"}, "want": {"data_not_granted"}},
+		"too far": {"drop": set(), "put": {"reach": "external"}, "want": {"reach_not_granted"}},
+		"another env": {"drop": set(), "put": {"env": "test"}, "want": {"env_not_granted"}},
+		"no env": {"drop": {"env"}, "put": {}, "want": {"env_not_granted"}},
+		"an effect is no part of it": {"drop": set(), "put": {"effect": "admin"}, "want": set()},
+		"nor are hints": {"drop": set(), "put": {"annotations": {"destructiveHint": true}}, "want": set()},
+	}
+	got := {kind: {name: answer |
+		some name, c in cases
+		thing := object.union(object.remove(_things[kind], c.drop), c.put)
+		answer := _answer(_about(method, {kind: thing}))
+	} |
+		some kind, method in _uses
+	}
+	got == {kind: {name: {"allow": c.want == set(), "reasons": c.want} | some name, c in cases} |
+		some kind, _ in _uses
+	}
+}
+
+# A resource is there when its server lists it or a template that it fits.
+test_what_the_server_lists if {
+	cases := {
+		"a listed resource": {"put": {"uri": "a:b"}, "want": set()},
+		"a template in a list": {"put": {"uri_template": "a:{x}"}, "want": set()},
+		"a resource that fits a template": {"put": {"uri": "a:b", "uri_template": "a:{x}"}, "want": set()},
+		"hints mean nothing": {"put": {"definition": {"annotations": {"destructiveHint": true}}}, "want": set()},
+		"nobody's": {"put": {"uri": "a:b", "definition": null}, "want": {"not_offered"}},
+		"nobody's, of no server": {
+			"put": {"uri": "a:b", "registered": false, "definition": null},
+			"want": {"unregistered"},
+		},
+		"drifted": {"put": {"definition": {"drifted": true}}, "want": {"drifted"}},
+		"drifted as a string": {"put": {"definition": {"drifted": "false"}}, "want": {"drifted"}},
+	}
+	kinds := {"resource", "prompt"}
+	got := {kind: {name: answer |
+		some name, c in cases
+		changed := object.union(_things[kind], c.put)
+		absent := {key | some key, value in changed; value == null}
+		answer := _answer(_about(_uses[kind], {kind: object.remove(changed, absent)}))
+	} |
+		some kind in kinds
+	}
+	got == {kind: {name: {"allow": c.want == set(), "reasons": c.want} | some name, c in cases} | some kind in kinds}
+}
+
+# A server has no definition; one that is there is not looked at.
+test_a_server_is_listed_by_nobody if {
+	every definition in [{}, {"drifted": false}] {
+		server := object.union(_things.server, {"definition": definition})
+		_answer(_about("server/discover", {"server": server})).allow == true
+	}
+}
+
+# What comes with a use or after it is allowed where the use is, and denied for the
+# same reasons.
+test_all_methods_of_a_thing_are_decided_alike if {
+	changes := {
+		"tool": {"effect": "admin"},
+		"resource": {"data": "secret"},
+		"prompt": {"registered": false},
+		"server": {"reach": "external", "attributes": ["hr"]},
+	}
+	got := {kind: answers |
+		some kind, change in changes
+		answers := {answer |
+			some method in _methods[kind]
+			answer := _answer(_about(method, {kind: object.union(_things[kind], change)}))
+		}
+	}
+	got == {
+		"tool": {_no({"effect_not_granted"})},
+		"resource": {_no({"data_not_granted"})},
+		"prompt": {_no({"unregistered"})},
+		"server": {_no({"domain_not_granted"})},
+	}
+}
+
+# Reading is within every effect, and only that of a resource, a prompt and a server.
+test_effects_of_kinds if {
+	cases := {
+		"read": {"resource", "prompt", "server"},
+		"write": {"tool", "resource", "prompt", "server"},
+		"destructive": {"tool", "resource", "prompt", "server"},
+		"admin": {"tool", "resource", "prompt", "server"},
+	}
+	got := {effect: kinds |
+		some effect, _ in cases
+		grants := {"writer": [object.union(_grants.writer[0], {"effect": effect})]}
+		kinds := {kind |
+			some kind, thing in _things
+			method := object.union(_uses, {"tool": "tools/call"})[kind]
+			_answer_with(grants, _about(method, {kind: thing})) == _yes
+		}
+	}
+	got == cases
+}
+
+test_callers_of_things if {
+	cases := {
+		"nobody": {"claims": {}, "grants": _grants, "want": _no({"no_role"})},
+		"another": {"claims": {"roles": ["writers"]}, "grants": _grants, "want": _no({"no_grant"})},
+		"the role": {"claims": {"roles": ["writer"]}, "grants": _grants, "want": _yes},
+		"a broken grant": {
+			"claims": {"roles": ["writer"]},
+			"grants": {"writer": [object.union(_grants.writer[0], {"reach": "far"})]},
+			"want": _no({"no_grant", "malformed_grant"}),
+		},
+	}
+	got := {kind: {name: answer |
+		some name, c in cases
+		question := object.union(
+			object.remove(_about(method, {kind: _things[kind]}), {"claims"}),
+			{"claims": c.claims},
+		)
+		answer := _answer_with(c.grants, question)
+	} |
+		some kind, method in _uses
+	}
+	got == {kind: {name: c.want | some name, c in cases} | some kind, _ in _uses}
 }
 
 # Neither the names of a tool nor what the client says of itself decides.
@@ -234,6 +489,38 @@ test_shipped_roles if {
 		"support": {"customers", "mail"},
 		"analyst": {"dashboard"},
 		"admin": object.keys(tools),
+	}
+}
+
+# The same for servers: whose resources, prompts and words each role gets to see.
+test_shipped_roles_and_servers if {
+	servers := {
+		"stripe": {"attributes": ["payments"], "data": "financial", "reach": "closed", "env": "production"},
+		"shop": {"attributes": ["commerce", "crm"], "data": "financial", "reach": "closed", "env": "production"},
+		"chat": {"attributes": ["messaging"], "data": "personal", "reach": "closed", "env": "production"},
+		"code": {"attributes": ["developer"], "data": "personal", "reach": "external", "env": "development"},
+		"edge": {"attributes": ["infrastructure"], "data": "internal", "reach": "closed", "env": "production"},
+		"visits": {"attributes": ["analytics"], "data": "internal", "reach": "closed", "env": "production"},
+		"cluster": {"attributes": ["infrastructure"], "data": "secret", "reach": "closed", "env": "production"},
+		"unlabelled": {"env": "production"},
+	}
+	got := {role: names |
+		some role, _ in data.mcp.grants
+		names := {name |
+			some name, server in servers
+			question := object.union(
+				_about("server/discover", {"server": object.union(server, {"registered": true})}),
+				{"claims": {"roles": [role]}},
+			)
+			authz.allow with input as question
+		}
+	}
+	got == {
+		"payments": {"stripe", "shop"},
+		"developer": {"code", "edge", "visits"},
+		"support": {"shop", "chat"},
+		"analyst": {"visits"},
+		"admin": object.keys(servers) - {"unlabelled"},
 	}
 }
 

@@ -2,10 +2,11 @@
 # title: Owners
 # description: |-
 #   A second way to be allowed, next to the grants: a team may read with the tools
-#   that it owns. To use it, put it beside mcp/authz/authz.rego as package
+#   that it owns, and do what goes with that. To use it, put it beside mcp/authz/authz.rego as package
 #   mcp.authz, without the default.
 package mcp.examples.owners
 
+import data.mcp.lib.asked
 import data.mcp.lib.facets
 
 # METADATA
@@ -15,7 +16,7 @@ import data.mcp.lib.facets
 default allow := false
 
 allow if {
-	input.method == "tools/call"
+	asked.fits
 	input.tool.registered == true
 	input.tool.definition.drifted == false
 	input.tool.owner == input.claims.team

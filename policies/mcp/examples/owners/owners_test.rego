@@ -23,6 +23,11 @@ test_owners if {
 			"want": false,
 		},
 		"drifted": {"change": {"tool": {"definition": {"drifted": true}}}, "want": false},
+		"a task that it started": {"change": {"method": "tasks/result"}, "want": true},
+		"what its server asks": {"change": {"method": "elicitation/create"}, "want": true},
+		"the method of another kind": {"change": {"method": "prompts/get"}, "want": false},
+		"an unknown method": {"change": {"method": "tools/list"}, "want": false},
+		"a prompt beside it": {"change": {"prompt": {"owner": "payments-team"}}, "want": false},
 		"several teams": {"change": {"claims": {"team": ["payments-team"]}}, "want": false},
 	}
 	got := {name: allow |
@@ -30,6 +35,16 @@ test_owners if {
 		allow := owners.allow with input as object.union(_question, c.change)
 	}
 	got == {name: c.want | some name, c in cases}
+}
+
+# The rule is about tools, whatever else the team owns.
+test_only_tools if {
+	every kind in ["resource", "prompt", "server"] {
+		owners.allow == false with input as object.union(
+			object.remove(_question, {"method", "tool"}),
+			{"method": "roots/list", kind: _question.tool},
+		)
+	}
 }
 
 # Two things that are not there are not equal.

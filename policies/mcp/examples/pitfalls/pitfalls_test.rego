@@ -172,6 +172,82 @@ test_prefixes if {
 	_exactly with input.tool as {"server": "git", "name": "read_file"}
 }
 
+# Where there is no tool, nothing is true of it, and its negation is a yes.
+_unless_destructive if not input.tool.effect == "destructive"
+
+_if_reading if {
+	input.method == "tools/call"
+	input.tool.effect == "read"
+}
+
+test_other_things if {
+	every kind in ["resource", "prompt", "server", "nothing"] {
+		every method in ["tools/call", "roots/list"] {
+			_unless_destructive with input as {"method": method, kind: {"effect": "destructive"}}
+			not _if_reading with input as {"method": method, kind: {"effect": "read"}}
+		}
+	}
+	not _unless_destructive with input as {"method": "tools/call", "tool": {"effect": "destructive"}}
+	_if_reading with input as {"method": "tools/call", "tool": {"effect": "read"}}
+}
+
+# The shipped policy goes by what each thing is, and denies what it does not know.
+test_other_things_of_the_shipped_policy if {
+	thing := {
+		"attributes": ["crm"],
+		"effect": "read",
+		"data": "internal",
+		"reach": "closed",
+		"registered": true,
+		"definition": {"drifted": false},
+	}
+	question := {"method": "roots/list", "claims": {"roles": ["admin"]}}
+	every kind in ["tool", "resource", "prompt", "server"] {
+		authz.allow == true with input as object.union(question, {kind: thing})
+		authz.allow == false with input as object.union(question, {kind: object.remove(thing, {"registered"})})
+	}
+	authz.allow == false with input as object.union(question, {"nothing": thing})
+}
+
+# What a URI looks like is not what the server will read.
+_under_public if startswith(input.resource.uri, "file:///public/")
+
+_if_known_uri if input.resource.uri in {"file:///public/prices.csv", "file:///public/terms.txt"}
+
+_by_template if input.resource.uri_template == "file:///public/{name}"
+
+test_uris if {
+	odd := ["file:///public/../etc/passwd", "file:///public/%2e%2e/etc/passwd", "file:///public/./../etc/passwd"]
+	every uri in odd {
+		_under_public with input.resource as {"uri": uri}
+		_by_template with input.resource as {"uri": uri, "uri_template": "file:///public/{name}"}
+		not _if_known_uri with input.resource as {"uri": uri}
+	}
+	_if_known_uri with input.resource as {"uri": "file:///public/prices.csv"}
+	not _if_known_uri with input.resource as {"uri": "FILE:///public/prices.csv"}
+}
+
+# While a tool is in use, call is also asked about what its server wants of the
+# client, and then the arguments are those of that request.
+_any_short if count(input.arguments.text) < 100
+
+_short if {
+	input.method == "tools/call"
+	count(input.arguments.text) < 100
+}
+
+_short if input.method in {"elicitation/create", "roots/list"}
+
+test_arguments_of_other_methods if {
+	call := {"method": "tools/call", "tool": {"name": "post"}, "arguments": {"text": "hello"}}
+	asks := {"method": "elicitation/create", "tool": {"name": "post"}, "arguments": {"message": "Post it?"}}
+	_any_short with input as call
+	not _any_short with input as asks
+	_short with input as call
+	_short with input as asks
+	not _short with input as object.union(asks, {"method": "sampling/createMessage"})
+}
+
 # Only true allows. A rule that takes its value from elsewhere can have any.
 _from_claim := input.claims.trusted
 

@@ -33,8 +33,10 @@ reasons contains "refund_too_large" if not call
 # scope: document
 scopes contains "refunds:large" if not call
 
-# Server and name are always there, so negating this is safe.
+# Without the method, this would be about what the server asks meanwhile, too.
+# Method, server and name are always there, so negating this is safe.
 _refund if {
+	input.method == "tools/call"
 	input.tool.server == "stripe"
 	input.tool.name == "create_refund"
 }

@@ -44,9 +44,25 @@ test_refunds if {
 	}
 	got := {name: answer |
 		some name, c in cases
-		answer := _answer({"claims": c.claims, "tool": c.tool, "arguments": c.arguments})
+		answer := _answer({
+			"method": "tools/call",
+			"claims": c.claims,
+			"tool": c.tool,
+			"arguments": c.arguments,
+		})
 	}
 	got == {name: c.want | some name, c in cases}
+}
+
+# What goes with a refund has other arguments, and other things have no refunds.
+test_other_methods if {
+	every method in ["elicitation/create", "sampling/createMessage", "tasks/update"] {
+		_answer({"method": method, "claims": {}, "tool": _refund, "arguments": {"message": "Sure?"}}) == _yes
+	}
+	every kind in ["prompt", "resource"] {
+		question := {"method": "completion/complete", "claims": {}, kind: _refund, "arguments": {"amount": 10001}}
+		_answer(question) == _yes
+	}
 }
 
 _answer(question) := {"call": call, "reasons": reasons, "scopes": scopes} if {

@@ -1,17 +1,19 @@
 # METADATA
 # title: Facets
 # description: |-
-#   The words that say what a tool is, and how they are ordered. The registry
+#   The words that say what a thing is, and how they are ordered. The registry
 #   labels each tool with one value of every facet but attributes, which takes
-#   one or more, and env, which a tool may go without.
+#   one or more, and env, which a tool may go without. It labels each server in the
+#   same way but for effect; a server's resources and prompts are what it is, and
+#   using them reads.
 #
-#   attributes: the domains that the tool works in.
+#   attributes: the domains that the thing works in.
 #
 #   effect: what a call can do. read changes nothing; write adds or changes what
 #   could be changed back; destructive removes, makes final or moves money;
 #   admin changes who may do what; execute runs code or commands of the caller.
 #
-#   data: the most sensitive class that the tool returns, changes or is handed.
+#   data: the most sensitive class that the thing shows, changes or is handed.
 #
 #   reach: closed stays within our own accounts and systems; external lets
 #   something out to others or in from them.
@@ -22,9 +24,11 @@
 #   unknown, and an unknown value denies.
 package mcp.lib.facets
 
+import data.mcp.lib.asked
+
 # METADATA
 # title: Domains
-# description: The domains that a tool's attributes and a grant can name.
+# description: The domains that a thing's attributes and a grant can name.
 domains := {
 	"ai",
 	"analytics",
@@ -71,11 +75,12 @@ within := {
 # METADATA
 # title: Hinted
 # description: |-
-#   Effects that the backend's hints claim on top of the label. A destructiveHint
-#   other than false claims destructive, a readOnlyHint other than true claims
-#   write; a hint that is absent or null claims nothing. So a hint can tighten
-#   and never loosen. Where a person has weighed the hints of a pinned definition
-#   and set the tool's label `hints` to `reviewed`, they claim nothing either.
+#   Effects that the backend's hints claim of a tool on top of its label. A
+#   destructiveHint other than false claims destructive, a readOnlyHint other than
+#   true claims write; a hint that is absent or null claims nothing. So a hint can
+#   tighten and never loosen. Where a person has weighed the hints of a pinned
+#   definition and set the tool's label `hints` to `reviewed`, they claim nothing
+#   either.
 # scope: document
 hinted contains "destructive" if {
 	hint := input.tool.definition.annotations.destructiveHint
@@ -91,37 +96,44 @@ hinted contains "write" if {
 
 # METADATA
 # title: Unlabelled
-# description: Facets that the tool lacks and must have.
+# description: Facets that the thing lacks and must have.
 # scope: document
 unlabelled contains facet if {
-	some facet in ["attributes", "effect", "data", "reach"]
-	not input.tool[facet]
+	some facet in ["attributes", "data", "reach"]
+	not asked.thing[facet]
 }
 
-unlabelled contains "attributes" if input.tool.attributes == []
+unlabelled contains "attributes" if asked.thing.attributes == []
+
+unlabelled contains "effect" if not asked.effect
 
 # METADATA
 # title: Unknown
-# description: Facets of the tool whose value is not in the vocabulary or of the wrong type.
+# description: Facets of the thing whose value is not in the vocabulary or of the wrong type.
 # scope: document
 unknown contains facet if {
-	some facet in ["effect", "data", "reach"]
-	value := input.tool[facet]
+	some facet in ["data", "reach"]
+	value := asked.thing[facet]
 	not value in _values[facet]
 }
 
+unknown contains "effect" if {
+	effect := asked.effect
+	not effect in _values.effect
+}
+
 unknown contains "attributes" if {
-	attributes := input.tool.attributes
+	attributes := asked.thing.attributes
 	not is_array(attributes)
 }
 
 unknown contains "attributes" if {
-	some domain in input.tool.attributes
+	some domain in asked.thing.attributes
 	not domain in domains
 }
 
 unknown contains "env" if {
-	env := input.tool.env
+	env := asked.thing.env
 	not is_string(env)
 }
 

@@ -124,6 +124,39 @@ test_labels if {
 	got == cases
 }
 
+# What the server's entry says is judged by the same words, and has no effect.
+test_labels_of_other_kinds if {
+	good := {"attributes": ["payments"], "data": "financial", "reach": "closed"}
+	cases := {
+		"good": {"thing": {}, "unlabelled": set(), "unknown": set()},
+		"an effect": {"thing": {"effect": "WRITE"}, "unlabelled": set(), "unknown": set()},
+		"no domain": {"thing": {"attributes": []}, "unlabelled": {"attributes"}, "unknown": set()},
+		"capitals": {
+			"thing": {"attributes": ["Payments"], "data": "HIGH", "reach": "Closed"},
+			"unlabelled": set(),
+			"unknown": {"attributes", "data", "reach"},
+		},
+		"null": {
+			"thing": {"attributes": null, "data": null, "reach": null, "env": null},
+			"unlabelled": set(),
+			"unknown": {"attributes", "data", "reach", "env"},
+		},
+	}
+	kinds := {"resource", "prompt", "server"}
+	got := {kind: {name: {"thing": c.thing, "unlabelled": unlabelled, "unknown": unknown} |
+		some name, c in cases
+		unlabelled := facets.unlabelled with input as {kind: object.union(good, c.thing)}
+		unknown := facets.unknown with input as {kind: object.union(good, c.thing)}
+	} |
+		some kind in kinds
+	}
+	got == {kind: cases | some kind in kinds}
+	every kind in kinds {
+		facets.unlabelled == {"attributes", "data", "reach"} with input as {kind: {}}
+		facets.hinted == set() with input as {kind: {"definition": {"annotations": {"destructiveHint": true}}}}
+	}
+}
+
 test_a_tool_without_labels if {
 	every tool in [{}, {"env": "production"}] {
 		facets.unlabelled == {"attributes", "effect", "data", "reach"} with input.tool as tool

@@ -9,35 +9,38 @@
 #
 #   domains, effect, data, reach and env must be there. effect, data and reach
 #   are ceilings; env is a list of environments, or "any". Two keys widen a grant
-#   and are there only where they are wanted: "match": "any" takes tools of which
+#   and are there only where they are wanted: "match": "any" takes things of which
 #   one domain is among domains, where otherwise all have to be; "execute": true
 #   takes tools whose effect is execute.
 #
-#   A grant covers a tool as a whole or not at all: what one grant lacks, another
+#   A grant covers a thing as a whole or not at all: what one grant lacks, another
 #   does not make up for. A grant that is wrong in any part covers nothing, and
 #   problems says what is wrong with it and how to mend it.
 package mcp.lib.grants
 
+import data.mcp.lib.asked
 import data.mcp.lib.claims
 import data.mcp.lib.facets
 
 # METADATA
 # title: Covered
 # description: |-
-#   Whether one of the caller's grants covers the tool. It does not ask whether
-#   the tool is registered or its definition has drifted.
+#   Whether one of the caller's grants covers the thing that is asked about. It does
+#   not ask whether the thing is registered, its definition has drifted or the method
+#   goes with it.
 # scope: document
 default covered := false
 
 covered if {
+	thing := asked.thing
 	some role in claims.roles
 	some grant in data.mcp.grants[role]
-	inside := [domain | some domain in input.tool.attributes; domain in grant.domains]
+	inside := [domain | some domain in thing.attributes; domain in grant.domains]
 	inside != []
 	_matches(grant, inside)
 	_effect(grant)
-	facets.within.data[grant.data][input.tool.data]
-	facets.within.reach[grant.reach][input.tool.reach]
+	facets.within.data[grant.data][thing.data]
+	facets.within.reach[grant.reach][thing.reach]
 	_env(grant)
 	_hints(grant)
 	_proper_rest(grant)
@@ -111,47 +114,47 @@ problems contains {"role": role, "grant": name, "problem": problem} if {
 	some problem in _faults(grant)
 }
 
-# The tool's domains lie inside the grant: all of them, or any where it says so.
-_matches(_, inside) if inside == input.tool.attributes
+# The thing's domains lie inside the grant: all of them, or any where it says so.
+_matches(_, inside) if inside == asked.thing.attributes
 
 _matches(grant, _) if {
 	grant.match == "any"
-	is_array(input.tool.attributes)
-	every domain in input.tool.attributes { domain in facets.domains }
+	is_array(asked.thing.attributes)
+	every domain in asked.thing.attributes { domain in facets.domains }
 }
 
-_effect(grant) if facets.within.effect[grant.effect][input.tool.effect]
+_effect(grant) if facets.within.effect[grant.effect][asked.effect]
 
 _effect(grant) if {
 	grant.execute == true
-	input.tool.effect == "execute"
+	asked.effect == "execute"
 }
 
 # What hints claim fits too. An execute tool may do anything as it is.
 _hints(grant) if facets.hinted - facets.within.effect[grant.effect] == set()
 
-_hints(_) if input.tool.effect == "execute"
+_hints(_) if asked.effect == "execute"
 
-# A tool without an env may act on any of them.
+# What has no env may act on any of them.
 _env(grant) if {
 	grant.env == "any"
 	not _strange_env
 }
 
 _env(grant) if {
-	input.tool.env in grant.env
+	asked.thing.env in grant.env
 	_proper_env(grant.env)
 }
 
 _strange_env if {
-	env := input.tool.env
+	env := asked.thing.env
 	not is_string(env)
 }
 
-# The grants with the tool's domains, and what each lacks of the rest.
+# The grants with the thing's domains, and what each lacks of the rest.
 _lacks[grant] := {reason | some reason in _reasons; _lacking(reason, grant)} if {
 	some grant in held
-	inside := [domain | some domain in input.tool.attributes; domain in grant.domains]
+	inside := [domain | some domain in asked.thing.attributes; domain in grant.domains]
 	inside != []
 	_matches(grant, inside)
 }
@@ -171,9 +174,9 @@ _lacking("hint_not_granted", grant) if {
 	not _hints(grant)
 }
 
-_lacking("data_not_granted", grant) if not facets.within.data[grant.data][input.tool.data]
+_lacking("data_not_granted", grant) if not facets.within.data[grant.data][asked.thing.data]
 
-_lacking("reach_not_granted", grant) if not facets.within.reach[grant.reach][input.tool.reach]
+_lacking("reach_not_granted", grant) if not facets.within.reach[grant.reach][asked.thing.reach]
 
 _lacking("env_not_granted", grant) if not _env(grant)
 

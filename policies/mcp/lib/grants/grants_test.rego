@@ -98,6 +98,45 @@ test_fit if {
 	}
 }
 
+# A grant that just fits covers the other kinds of things too, whatever its effect,
+# and each of its other parts holds for them.
+test_fit_of_other_kinds if {
+	grant := object.union(_grant, {"effect": "read"})
+	thing := object.remove(_tool, {"effect"})
+	cases := {
+		"nothing changed": {"thing": {}, "lacks": set()},
+		"an effect of its own": {"thing": {"effect": "admin"}, "lacks": set()},
+		"hints of its own": {"thing": {"definition": {"annotations": {"destructiveHint": true}}}, "lacks": set()},
+		"a domain outside": {"thing": {"attributes": ["crm", "payments"]}, "lacks": {"domain"}},
+		"graver data": {"thing": {"data": "secret"}, "lacks": {"data"}},
+		"further reach": {"thing": {"reach": "external"}, "lacks": {"reach"}},
+		"another env": {"thing": {"env": "development"}, "lacks": {"env"}},
+		"two things": {"thing": {"data": "secret", "env": ""}, "lacks": {"data", "env"}},
+	}
+	kinds := {"resource", "prompt", "server"}
+	got := {kind: {name: {"covered": covered, "shortfalls": shortfalls} |
+		some name, c in cases
+		question := {"claims": {"roles": ["r"]}, kind: object.union(thing, c.thing)}
+		covered := grants.covered with data.mcp.grants as {"r": [grant]} with input as question
+		shortfalls := grants.shortfalls with data.mcp.grants as {"r": [grant]} with input as question
+	} |
+		some kind in kinds
+	}
+	got == {kind: {name: {"covered": c.lacks == set(), "shortfalls": codes} |
+		some name, c in cases
+		codes := {sprintf("%s_not_granted", [part]) | some part in c.lacks}
+	} |
+		some kind in kinds
+	}
+}
+
+test_no_thing_and_several_are_not_covered if {
+	every things in [{}, {"task": _tool}, {"tool": _tool, "resource": _tool}, {"tool": _tool, "server": null}] {
+		grants.covered == false with data.mcp.grants as {"r": [_grant]}
+			with input as object.union({"claims": {"roles": ["r"]}}, things)
+	}
+}
+
 # A tool that does not say where it acts may act anywhere.
 test_a_tool_without_env if {
 	tool := object.remove(_tool, {"env"})
