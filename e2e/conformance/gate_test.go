@@ -31,7 +31,8 @@ const stopTimeout = 10 * time.Second
 
 // gate is a running regogate process.
 type gate struct {
-	URL string // of the server's own route
+	URL  string // of the server's own route
+	Down bool   // the gateway could not make use of its server
 
 	cmd    *exec.Cmd
 	exited chan struct{}
@@ -42,8 +43,8 @@ type gate struct {
 }
 
 // open runs `regogate serve` in front of a server and returns when the gateway
-// is ready. The directory gets its configuration; policies may be relative to
-// the working directory.
+// is ready, or knows that its server is of no use to it. The directory gets its
+// configuration; policies may be relative to the working directory.
 func open(ctx context.Context, binary, dir, policies, target, protocol string) (*gate, error) {
 	policies, err := filepath.Abs(policies)
 	if err != nil {
@@ -70,20 +71,22 @@ func open(ctx context.Context, binary, dir, policies, target, protocol string) (
 	if err := g.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the gateway: %w", err)
 	}
-	address := make(chan string, 1)
+	started := make(chan started, 1)
 	go func() {
-		g.read(stderr, address)
+		g.read(stderr, started)
 		g.err = g.cmd.Wait()
 		close(g.exited)
 	}()
 	select {
-	case a := <-address:
-		g.URL = "http://" + a + "/mcp/" + backend
-		err = g.ready("http://" + a + "/readyz")
+	case s := <-started:
+		g.URL, g.Down = "http://"+s.address+"/mcp/"+backend, s.down
+		if !s.down {
+			err = ready("http://" + s.address + "/readyz")
+		}
 	case <-g.exited:
 		err = fmt.Errorf("starting the gateway: it ended at once: %w", g.err)
 	case <-time.After(startTimeout):
-		err = fmt.Errorf("starting the gateway: it does not serve after %v", startTimeout)
+		err = fmt.Errorf("starting the gateway: it has not asked its server after %v", startTimeout)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%w\n%s", errors.Join(err, g.stop()), g.text())
@@ -91,8 +94,8 @@ func open(ctx context.Context, binary, dir, policies, target, protocol string) (
 	return g, nil
 }
 
-// ready waits for the gateway to have reached its server.
-func (g *gate) ready(url string) error {
+// ready waits for the gateway to make use of what its server has told it.
+func ready(url string) error {
 	last := ""
 	for deadline := time.Now().Add(startTimeout); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		resp, err := http.Get(url)
@@ -116,9 +119,17 @@ func (g *gate) ready(url string) error {
 	return fmt.Errorf("the gateway is not ready after %v: %s", startTimeout, last)
 }
 
-// read keeps the log and picks the address out of it.
-func (g *gate) read(stderr io.Reader, address chan<- string) {
+// started is what the log says once the gateway has asked its server.
+type started struct {
+	address string
+	down    bool
+}
+
+// read keeps the log and picks the first news of the server out of it.
+func (g *gate) read(stderr io.Reader, news chan<- started) {
 	lines := bufio.NewReader(stderr)
+	var s started
+	told := false
 	for {
 		line, err := lines.ReadString('\n')
 		var entry struct{ Msg, Address, Path string }
@@ -128,8 +139,17 @@ func (g *gate) read(stderr io.Reader, address chan<- string) {
 			g.log.WriteString(line)
 			g.mu.Unlock()
 		}
-		if entry.Msg == "serving" {
-			address <- entry.Address
+		switch entry.Msg {
+		case "serving":
+			s.address = entry.Address
+		case "server is down":
+			s.down = true
+			fallthrough
+		case "server is up":
+			if !told {
+				news <- s
+			}
+			told = true
 		}
 		if err != nil {
 			return
@@ -170,6 +190,9 @@ func gateway(t testing.TB, target, protocol string) string {
 	g, err := open(context.WithoutCancel(t.Context()), binary(t), t.TempDir(), policyDir, target, protocol)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if g.Down {
+		t.Errorf("the gateway cannot use the server at %s", target)
 	}
 	t.Cleanup(func() {
 		if err := g.stop(); err != nil {

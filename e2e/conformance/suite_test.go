@@ -164,24 +164,26 @@ func (r results) total(names ...string) (passed, failed int) {
 
 func (r results) names() []string { return slices.Sorted(maps.Keys(r)) }
 
-// key is one check of a scenario. A check that is made several times has a
-// number for each.
+// key is one check of a scenario. One that is made several times under the same
+// name has a number for each.
 type key struct {
-	id string
-	n  int
+	id, name string
+	n        int
 }
 
 // judged returns a scenario's checks without those that only note what went
 // over the wire.
 func (r results) judged(name string) map[key]check {
 	all := map[key]check{}
-	seen := map[string]int{}
+	seen := map[key]int{}
 	for _, c := range r[name] {
 		if strings.HasPrefix(c.ID, "incoming-") || strings.HasPrefix(c.ID, "outgoing-") {
 			continue
 		}
-		all[key{c.ID, seen[c.ID]}] = c
-		seen[c.ID]++
+		k := key{id: c.ID, name: c.Name}
+		seen[k]++
+		k.n = seen[k]
+		all[k] = c
 	}
 	return all
 }
