@@ -6,6 +6,10 @@ import (
 	"testing"
 )
 
+// patience is how many milliseconds the suite waits for a client, which may have
+// to wait for its turn.
+const patience = "150000"
+
 // TestClient has the suite judge the Go SDK's client directly, and once more
 // with a gateway between the two. What the suite sees then is the gateway's side
 // towards servers; it must be no worse than the client.
@@ -25,7 +29,8 @@ func TestClient(t *testing.T) {
 			t.Setenv(driverVariable, binary(t))
 			t.Setenv(clientVariable, k.client)
 			t.Setenv(policiesVariable, policies)
-			through := k.run(t, "client", revision, "--command", self)
+			t.Setenv(turnsVariable, t.TempDir())
+			through := k.run(t, "client", revision, "--command", self, "--timeout", patience)
 			compare(t, direct, through, true, exceptions(t, "testdata/client.yaml", revision))
 		})
 	}
