@@ -95,8 +95,8 @@ func problems(direct, through results, worse bool, listed []exception) []string 
 			}
 			used[i] = true
 			rest := slices.DeleteFunc(slices.Clone(found), func(d difference) bool { return e.Check == "" || e.Check == d.id })
-			// A scenario that fails directly too has nothing to lose.
-			if _, failed := direct.total(name); len(rest) == len(found) && failed == 0 {
+			// A scenario that fails directly too cannot come out worse.
+			if _, failed := direct.total(name); len(rest) == len(found) && !(worse && failed > 0) {
 				all = append(all, fmt.Sprintf("%s is listed, but there is no difference in %s: take it off the list", e, name))
 			}
 			found = rest
@@ -148,6 +148,8 @@ func TestProblems(t *testing.T) {
 		{"listed but same", made(success), made(success), true, whole, []string{
 			"* is listed, but there is no difference in a: take it off the list"}},
 		{"listed but failing anyway", made(failure), made(failure), true, whole, nil},
+		{"listed, failing alike", made(failure), made(failure), false, whole, []string{
+			"* is listed, but there is no difference in a: take it off the list"}},
 		{"listed but unknown", made(success), made(success), true, []exception{{Scenario: "b"}}, []string{
 			"b is listed, but there is no such scenario"}},
 	}
