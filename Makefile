@@ -13,9 +13,10 @@ build: ## the binary with the OPA command line inside, in bin/
 
 test: deps build lint rego go e2e ## everything
 
-deps: ## what the tests need: redis-server, and the pinned MCP clients and servers
+deps: ## what the tests need: redis-server, the pinned MCP clients and servers, the conformance suite
 	command -v redis-server >/dev/null || .ci/apt redis-server
 	e2e/clients/install.sh
+	e2e/conformance/install.sh
 
 lint: ## gofmt, vet, staticcheck
 	@out=$$(gofmt -l cmd gateway registry policies e2e); test -z "$$out" || { echo "gofmt would change: $$out"; exit 1; }
@@ -32,7 +33,7 @@ rego: build ## the shipped policies: format, strict check against the input sche
 go: ## Go tests, with the race detector
 	go test -race $$(go list ./... | grep -v /e2e)
 
-e2e: build ## real clients and servers, the cases, the demo
+e2e: build ## real clients and servers, the cases, the demo, the conformance suite
 	REGOGATE_E2E=1 REGOGATE_BIN=$(CURDIR)/bin/regogate go test -race -p 1 ./e2e/...
 
 bench: ## medians and ratios beside direct, a bare proxy and a proxy with JWT

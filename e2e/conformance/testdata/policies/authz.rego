@@ -1,0 +1,3 @@
+package mcp.authz
+
+allow := true
