@@ -31,7 +31,9 @@ type double struct {
 	out    *bufio.Writer
 	mu     sync.Mutex
 	held   map[string]bool // ids of calls that are not answered
-	listed map[string]int  // how many times, by method
+	// listens is the id of the last subscriptions/listen.
+	listens string
+	listed  map[string]int // how many times, by method
 }
 
 // doubleConfig is the configuration that runs the test binary as a double.
@@ -180,7 +182,10 @@ func (d *double) serve(line []byte) {
 	case subscribe, unsubscribe:
 		d.result(m.ID, `{}`)
 	case listen:
-		d.send(`{"jsonrpc":"2.0","method":"` + acknowledged + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID.Raw()) + `}}}`)
+		params, _ := mcp.Split(m.Params)
+		d.listens = string(m.ID.Raw())
+		d.send(`{"jsonrpc":"2.0","method":"` + acknowledged + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + d.listens +
+			`},"notifications":` + string(mcp.Get(params, "notifications")) + `}}`)
 	}
 }
 
@@ -265,6 +270,9 @@ func (d *double) call(m *mcp.Message) {
 	case "touch":
 		d.send(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"whose?"}}`)
 		d.send(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"test://a/b"}}`)
+		d.result(m.ID, `{}`)
+	case "unlisten":
+		d.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":` + d.listens + `}}`)
 		d.result(m.ID, `{}`)
 	case "slow": // is never answered
 	case "sorry":

@@ -179,8 +179,10 @@ func (p *Pool) publish(changed bool) {
 // era that is in.
 //
 // Otherwise the error is an *Error. When ctx ends, or the server's
-// CallTimeout, the server is told to stop. A request that may have been
-// carried out is never sent again.
+// CallTimeout, the server is told to stop; so it is when the peer's key is
+// released, which is a call Canceled. CallTimeout does not run while call.Ask
+// does, save that a call takes no more than ten times as long in all. A request
+// that may have been carried out is never sent again.
 func (p *Pool) Do(ctx context.Context, call Call) (m *mcp.Message, err error) {
 	err = p.with(ctx, call.Server, func(ctx context.Context, s *server) error {
 		m, err = s.do(ctx, call)
