@@ -30,6 +30,7 @@ type answer struct {
 	events    *mcp.EventWriter
 	streaming bool
 	started   bool
+	ended     bool // the connection is the server's again
 	status    int
 	bytes     int64
 	err       error
@@ -140,6 +141,9 @@ func (a *answer) end() {
 		a.flow.Finish()
 		a.flow.Detach(a)
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = true
 }
 
 // Event, Retry and Comment make the answer a stream.Sink.
@@ -173,7 +177,7 @@ func (a *answer) keepAlive() {
 func (a *answer) write(n int, write func() error) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.err != nil || !a.streaming {
+	if a.err != nil || !a.streaming || a.ended {
 		return a.err
 	}
 	a.deadline()

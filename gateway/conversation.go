@@ -19,12 +19,13 @@ type conversation struct {
 	principal    string
 	capabilities jsontext.Value
 
-	mu      sync.Mutex
-	used    time.Time
-	judge   *judge             // of the latest request
-	seen    prints             // what the client knows of its lists, as far as a stream told it
-	tasks   map[taskKey]target // tools by the tasks that they started
-	resumed sync.Once          // its subscriptions
+	saving sync.Mutex // one change of the session's facts after the other
+
+	mu    sync.Mutex
+	used  time.Time
+	judge *judge             // of the latest request
+	seen  prints             // what the client knows of its lists, as far as a stream told it
+	tasks map[taskKey]target // tools by the tasks that they started
 }
 
 // mostTasks bounds how many running tasks of a session are told of by
@@ -42,8 +43,11 @@ func (x *exchange) conversation() *conversation {
 		if err != nil {
 			capabilities = jsontext.Value("{}")
 		}
-		c = &conversation{g: x.g, session: x.session.ID, principal: x.principal.Key(), capabilities: capabilities}
+		c = &conversation{g: x.g, session: x.session.ID, principal: x.principal.Key(), capabilities: capabilities, judge: x.judge()}
 		x.g.talks[c.session] = c
+		if len(x.session.Subscriptions) > 0 { // another replica's
+			go c.resubscribe(x.session.Subscriptions)
+		}
 	}
 	x.g.mu.Unlock()
 	c.mu.Lock()

@@ -106,14 +106,7 @@ func (x *exchange) join() *fault {
 	if x.era == mcp.Modern || x.msg.Method == "initialize" {
 		return nil
 	}
-	f := x.findSession()
-	if f != nil {
-		return f
-	}
-	if x.r.Header.Get("MCP-Protocol-Version") == "" {
-		x.version = x.session.Version
-	}
-	return nil
+	return x.findSession()
 }
 
 // findSession takes up the session that the header names.
@@ -130,6 +123,9 @@ func (x *exchange) findSession() *fault {
 		return faultSession(err)
 	}
 	x.session = s
+	if x.version == "" {
+		x.version = s.Version
+	}
 	x.talk = x.conversation()
 	x.answer.resumable = func() *stream.Stream { return x.g.hub.New(s.ID) }
 	x.answer.primed = s.Version >= mcp.V20251125

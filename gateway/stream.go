@@ -24,7 +24,6 @@ func (x *exchange) get() *fault {
 	if f := x.findSession(); f != nil {
 		return f
 	}
-	x.version = x.session.Version
 	own := x.g.hub.Standing(x.session.ID)
 	s, after, resume := x.g.hub.Find(x.session.ID, x.r.Header.Get("Last-Event-ID"))
 	if !resume {

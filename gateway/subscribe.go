@@ -34,9 +34,11 @@ func (x *exchange) subscribe() *fault {
 		return x.backendFault(ctx, t.server, e)
 	}
 	if answer.Error == nil {
-		kept := x.session
-		kept.Subscriptions = append(dropSubscription(kept.Subscriptions, params.URI), session.Subscription{Server: t.server, URI: params.URI})
-		if err := x.g.sessions.Save(ctx, kept); err != nil {
+		added := session.Subscription{Server: t.server, URI: params.URI}
+		err := x.talk.save(ctx, func(s *session.Session) {
+			s.Subscriptions = append(dropSubscription(s.Subscriptions, params.URI), added)
+		})
+		if err != nil {
 			_ = x.g.pool.Unsubscribe(ctx, t.server, x.talk, params.URI)
 			return faultSession(err)
 		}
@@ -56,7 +58,6 @@ func (x *exchange) unsubscribe() *fault {
 	}
 	ctx, end := x.callContext()
 	defer end()
-	kept := x.session
 	for _, s := range x.session.Subscriptions {
 		if s.URI != params.URI {
 			continue
@@ -64,10 +65,8 @@ func (x *exchange) unsubscribe() *fault {
 		if err := x.g.pool.Unsubscribe(ctx, s.Server, x.talk, s.URI); err != nil {
 			return x.backendFault(ctx, s.Server, err)
 		}
-		kept.Subscriptions = dropSubscription(kept.Subscriptions, s.URI)
-	}
-	if len(kept.Subscriptions) != len(x.session.Subscriptions) {
-		if err := x.g.sessions.Save(ctx, kept); err != nil {
+		err := x.talk.save(ctx, func(s *session.Session) { s.Subscriptions = dropSubscription(s.Subscriptions, params.URI) })
+		if err != nil {
 			return faultSession(err)
 		}
 	}
@@ -78,24 +77,34 @@ func dropSubscription(list []session.Subscription, uri string) []session.Subscri
 	return slices.DeleteFunc(slices.Clone(list), func(s session.Subscription) bool { return s.URI == uri })
 }
 
+// save changes what the session remembers.
+func (c *conversation) save(ctx context.Context, change func(*session.Session)) error {
+	c.saving.Lock()
+	defer c.saving.Unlock()
+	s, err := c.g.sessions.Use(ctx, c.session, c.principal)
+	if err != nil {
+		return err
+	}
+	change(&s)
+	return c.g.sessions.Save(ctx, s)
+}
+
 // resubscribe has a session that another replica began hear of its resources
-// from here, once.
+// from here.
 func (c *conversation) resubscribe(subscriptions []session.Subscription) {
-	c.resumed.Do(func() {
-		for _, s := range subscriptions {
-			j := c.latest()
-			now, code := j.now()
-			if code != "" {
-				continue
-			}
-			ctx, cancel := context.WithTimeout(c.g.closing, askWait)
-			t := now.catalog.located(s.Server, s.URI)[0]
-			if t.known && j.tells(ctx, mcp.MethodSubscribe, t) {
-				_, _ = c.g.pool.Subscribe(ctx, s.Server, c, s.URI) // the pool goes on trying
-			}
-			cancel()
+	for _, s := range subscriptions {
+		j := c.latest()
+		now, code := j.now()
+		if code != "" {
+			continue
 		}
-	})
+		ctx, cancel := context.WithTimeout(c.g.closing, askWait)
+		t := now.catalog.located(s.Server, s.URI)[0]
+		if t.known && j.tells(ctx, mcp.MethodSubscribe, t) {
+			_, _ = c.g.pool.Subscribe(ctx, s.Server, c, s.URI) // the pool goes on trying
+		}
+		cancel()
+	}
 }
 
 // setLevel answers logging/setLevel. The session remembers the level, and each
@@ -112,12 +121,9 @@ func (x *exchange) setLevel() *fault {
 	}
 	ctx, end := x.callContext()
 	defer end()
-	kept := x.session
-	kept.LogLevel = level
-	if err := x.g.sessions.Save(ctx, kept); err != nil {
+	if err := x.talk.save(ctx, func(s *session.Session) { s.LogLevel = level }); err != nil {
 		return faultSession(err)
 	}
-	x.session = kept
 	for _, server := range x.g.pool.Open(x.talk.Key()) {
 		s := now.catalog.site(server)
 		if s == nil || x.server != "" && x.server != server || !s.state.Has("logging", "") {
