@@ -42,7 +42,7 @@ const (
 	codeBusy           = "too_many_requests"
 	codePolicyNotReady = "policy_not_ready"
 	codeRegistryStale  = "registry_stale"
-	codeUnknown        = "unknown"
+	codeUnknown        = "unknown_" // and the kind of thing
 	codeScope          = "insufficient_scope"
 	codeDenied         = "denied"
 	codeGone           = "client_gone"
@@ -136,7 +136,7 @@ func faultNotReady(code string) *fault {
 // faultUnknown is the one answer to a name that is hidden, unregistered or not
 // there at all; nothing in it tells these apart. kind is tool, prompt or task.
 func faultUnknown(kind, name string) *fault {
-	return faultRPC(http.StatusOK, codeUnknown, mcp.NewError(mcp.CodeInvalidParams, "Unknown "+kind+": "+clip(name)))
+	return faultRPC(http.StatusOK, codeUnknown+kind, mcp.NewError(mcp.CodeInvalidParams, "Unknown "+kind+": "+clip(name)))
 }
 
 // unknownResource is the same for a URI, in the words of the client's era.
@@ -147,7 +147,7 @@ func (x *exchange) unknownResource(uri string) *fault {
 	}
 	err := mcp.NewError(code, "Resource not found")
 	err.Data = object(mcp.Set{Name: "uri", Value: mcp.String(clip(uri))})
-	return faultRPC(http.StatusOK, codeUnknown, err)
+	return faultRPC(http.StatusOK, codeUnknown+"resource", err)
 }
 
 func faultScope(decisionID string, reasons []string, challenge string) *fault {

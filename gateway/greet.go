@@ -67,9 +67,11 @@ func (g *Gateway) serverInfo() jsontext.Value {
 }
 
 // introduction is what a client is told of the servers on its route before it
-// asks for anything: of those alone that the policy lets it know of.
+// asks for anything: of those alone that the policy lets it know of, or lets it
+// see something of.
 type introduction struct {
-	sites []*site
+	sites []*site // that it may know of
+	shown []*site // that it sees a prompt or a resource of
 	route string
 	// unsure: something is not known yet, so that everything may come.
 	unsure bool
@@ -95,6 +97,20 @@ func (x *exchange) introduce() introduction {
 			intro.unsure = intro.unsure || s.state.Listed.IsZero()
 		}
 	}
+	// Clients do not ask for what is not declared.
+	for list, capability := range map[listing]string{promptList: "prompts", resourceList: "resources", templateList: "resources"} {
+		if len(shelf.lists[list].offers) == 0 || intro.any(capability) {
+			continue
+		}
+		visible, f := x.see(now, list)
+		if f != nil {
+			intro.unsure = true
+			return intro
+		}
+		for _, o := range visible {
+			intro.shown = append(intro.shown, now.catalog.site(o.server))
+		}
+	}
 	return intro
 }
 
@@ -114,6 +130,9 @@ func (i introduction) capabilities(era mcp.Era) jsontext.Value {
 		sets = append(sets, mcp.Set{Name: "resources", Value: value})
 	}
 	for _, name := range []string{"completions", "logging"} {
+		if name == "logging" {
+			i.shown = nil // that is of the server itself
+		}
 		if i.any(name) {
 			sets = append(sets, mcp.Set{Name: name, Value: jsontext.Value("{}")})
 		}
@@ -141,9 +160,11 @@ func (i introduction) tasks(era mcp.Era) []mcp.Set {
 }
 
 func (i introduction) any(path ...string) bool {
-	for _, s := range i.sites {
-		if mcp.Declares(s.state.Capabilities, path...) {
-			return true
+	for _, sites := range [][]*site{i.sites, i.shown} {
+		for _, s := range sites {
+			if mcp.Declares(s.state.Capabilities, path...) {
+				return true
+			}
 		}
 	}
 	return i.unsure
