@@ -173,3 +173,29 @@ func TestProgressOnTheOwnStream(t *testing.T) {
 		t.Error("the peer heard of it as well")
 	}
 }
+
+// TestNoOwnStream: a server without one, whatever it says in answer to a GET,
+// has its sessions all the same.
+func TestNoOwnStream(t *testing.T) {
+	for _, status := range []int{http.StatusMethodNotAllowed, http.StatusNotFound, http.StatusBadRequest, http.StatusOK, http.StatusNotImplemented} {
+		d := newWebDouble(t, nil)
+		d.first = func(w http.ResponseWriter, s seen) bool {
+			if s.method != http.MethodGet && (s.message == nil || s.message.Method != "ping") {
+				return false
+			}
+			w.WriteHeader(status)
+			return true
+		}
+		p := newPool(t, alpha(d), quick(nil))
+		gets := func() int { return len(d.got(func(s seen) bool { return s.method == http.MethodGet })) }
+		m, err := callTool(t.Context(), p, "alpha", "ada", "read", "{}")
+		must(t, m, err)
+		eventually(t, "the GET", func() bool { return gets() == 1 })
+		m, err = callTool(t.Context(), p, "alpha", "ada", "read", "{}")
+		must(t, m, err)
+		p.Close()
+		if n := len(d.posts("initialize")); n != 1 || gets() != 1 {
+			t.Errorf("%d: %d sessions, %d GETs", status, n, gets())
+		}
+	}
+}
