@@ -73,7 +73,7 @@ func (s *session) watch(ctx context.Context) error { return s.attend(ctx) }
 func (s *session) attend(ctx context.Context) error {
 	defer s.attended()
 	wait := backoff{least: 100 * time.Millisecond, most: 30 * time.Second}
-	last := ""
+	last, opened := "", false
 	for {
 		began := time.Now()
 		var pause time.Duration
@@ -81,12 +81,13 @@ func (s *session) attend(ctx context.Context) error {
 		s.attended()
 		if err == nil {
 			from := last
+			opened = true
 			last, pause = s.unasked(ctx, resp, last)
 			if last != from || time.Since(began) > 2*time.Second {
 				wait.reset()
 			}
 		} else {
-			switch s.verdict(ctx, err, last) {
+			switch s.verdict(ctx, err, opened, last) {
 			case streamLost:
 				s.web.changed("") // it has been restarted, perhaps with other lists
 				return errStale
@@ -120,8 +121,9 @@ func (s *session) unasked(ctx context.Context, resp *http.Response, last string)
 	return last, events.Retry()
 }
 
-// verdict is what to do after the session's own stream could not be opened.
-func (s *session) verdict(ctx context.Context, err error, last string) streamVerdict {
+// verdict is what to do after the session's own stream could not be opened;
+// opened says that it could before.
+func (s *session) verdict(ctx context.Context, err error, opened bool, last string) streamVerdict {
 	var status *httpError
 	switch {
 	case ctx.Err() != nil || !errors.As(err, &status):
@@ -129,7 +131,7 @@ func (s *session) verdict(ctx context.Context, err error, last string) streamVer
 	case status.saysNothing(), status.status == http.StatusConflict, status.status == http.StatusInternalServerError:
 		return streamLater
 	case status.status == http.StatusNotFound || status.status == http.StatusBadRequest:
-		if s.id != "" && !s.lives(ctx) {
+		if opened && s.id != "" && !s.lives(ctx) {
 			return streamLost
 		}
 	}

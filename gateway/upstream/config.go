@@ -52,7 +52,9 @@ type Config struct {
 	// ListTimeout bounds reading all pages of its lists: 10s. Nobody waits
 	// for that: lists are served from the last good one.
 	ListTimeout time.Duration `yaml:"list_timeout"`
-	// CallTimeout bounds a request from its arrival to its answer: 2m.
+	// CallTimeout bounds a request from its arrival to its answer: 2m. The
+	// time that the server waits for what it asks of the client does not
+	// count, but all in all a request takes no more than ten times as long.
 	CallTimeout time.Duration `yaml:"call_timeout"`
 	// IdleTimeout ends a session or process that nobody used for so long: 10m.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -28,6 +29,9 @@ type exchange struct {
 	session  *session // nil in the modern era
 	refused  bool     // with HTTP status 400
 	streamed bool     // the body need not be read to its end
+
+	telling sync.Mutex // one notification after the other, and none once over
+	over    bool
 }
 
 // answer reads the answer to the request from its HTTP response, and cancels
@@ -277,9 +281,8 @@ func (x *exchange) event(ctx context.Context, data []byte) (*mcp.Message, error)
 // note hands a notification on to whom it is for.
 func (x *exchange) note(m *mcp.Message) {
 	if m.Method == progress {
-		if m = restore(m, x.id, x.token); m == nil {
-			return
-		}
+		x.progress(m)
+		return
 	}
 	switch {
 	case x.session != nil:
@@ -294,13 +297,38 @@ func (x *exchange) note(m *mcp.Message) {
 // belongs is who hears of what belongs to the request; nil is the session's
 // peer, where there is no client's call.
 func (x *exchange) belongs() func(*mcp.Message) {
-	switch {
-	case x.request.notify != nil:
-		return x.request.notify
-	case x.request.turn != nil:
-		return func(*mcp.Message) {}
+	if x.request.notify == nil && x.request.turn == nil {
+		return nil
 	}
-	return nil
+	return x.tell
+}
+
+// progress hands on what a notification says of a request. There are servers
+// that say it on the session's own stream.
+func (x *exchange) progress(m *mcp.Message) {
+	if x.session != nil && x.id.IsZero() {
+		if x = x.session.exchangeOf(progressOf(m)); x == nil {
+			return
+		}
+	}
+	if m = restore(m, x.id, x.token); m != nil {
+		x.tell(m)
+	}
+}
+
+// tell tells whoever made the request, unless that has been answered.
+func (x *exchange) tell(m *mcp.Message) {
+	x.telling.Lock()
+	defer x.telling.Unlock()
+	if x.request.notify != nil && !x.over {
+		x.request.notify(m)
+	}
+}
+
+func (x *exchange) end() {
+	x.telling.Lock()
+	defer x.telling.Unlock()
+	x.over = true
 }
 
 // stray takes what a modern server says beside the answer to a request.
@@ -318,8 +346,6 @@ func (x *exchange) stray(m *mcp.Message) {
 			x.request.peer.Notify(x.web.name, m)
 		}
 	default:
-		if x.request.notify != nil {
-			x.request.notify(m)
-		}
+		x.tell(m)
 	}
 }

@@ -109,3 +109,93 @@ func TestStdioListensAgain(t *testing.T) {
 		t.Errorf("the end of %q was told, of %q was to be", ended, listened)
 	}
 }
+
+// TestEventsTellAndAsk: over a server's one stream.
+func TestEventsTellAndAsk(t *testing.T) {
+	d := newEventsDouble(t)
+	p := newPool(t, beta(d), quick(nil))
+	ada := ablePeer("ada")
+	m, err := p.Do(t.Context(), Call{Server: "beta", Peer: ada, Method: "tools/call", Params: jsontext.Value(`{"name":"read"}`)})
+	must(t, m, err)
+	p.Tell("beta", "ada", mcp.NewRequest(mcp.ID{}, "notifications/roots/list_changed", nil))
+	eventually(t, "what was told", func() bool { return len(d.bodies("notifications/roots/list_changed")) == 1 })
+	d.mu.Lock()
+	texts := d.sessions["1"].texts
+	d.mu.Unlock()
+	texts <- `{"jsonrpc":"2.0","id":"r","method":"roots/list"}`
+	texts <- `{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:b"}}`
+	eventually(t, "the answer", func() bool { return len(d.bodies("")) == 1 })
+	if got, want := d.bodies("")[0], `{"jsonrpc":"2.0","id":"r","result":{"roots":[{"uri":"file:///ada"}]}}`; strings.TrimSpace(got) != want {
+		t.Errorf("the answer is %s, want %s", got, want)
+	}
+	if got := ada.told(t, updated); got != `{"uri":"a:b"}` {
+		t.Errorf("told %s", got)
+	}
+}
+
+// TestProgressOnTheOwnStream: there are servers that do not say it where the
+// answer comes.
+func TestProgressOnTheOwnStream(t *testing.T) {
+	d := newWebDouble(t, nil)
+	say, said := make(chan string), make(chan struct{})
+	d.first = func(w http.ResponseWriter, s seen) bool {
+		if s.method != http.MethodGet {
+			return false
+		}
+		send := stream(w, s)
+		send(": open\n\n")
+		for text := range say {
+			send(text)
+		}
+		return true
+	}
+	t.Cleanup(func() { close(say) })
+	d.call = func(w http.ResponseWriter, s seen) {
+		meta, _ := mcp.ReadMeta(s.message.Params)
+		say <- `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":99,"progress":1}}` + "\n\n"
+		say <- `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(meta.ProgressToken) + `,"progress":2}}` + "\n\n"
+		<-said
+		answer(w, s, "{}")
+	}
+	p := newPool(t, alpha(d), quick(nil))
+	ada := testPeer("ada")
+	m, err := p.Do(t.Context(), Call{
+		Server: "alpha", Peer: ada, Method: "tools/call", Params: jsontext.Value(`{"name":"read","_meta":{"progressToken":"mine"}}`),
+		Notify: func(m *mcp.Message) {
+			if got := string(m.Params); got != `{"progressToken":"mine","progress":2}` {
+				t.Errorf("told %s", got)
+			}
+			close(said)
+		},
+	})
+	must(t, m, err)
+	if len(ada.notes) != 0 {
+		t.Error("the peer heard of it as well")
+	}
+}
+
+// TestNoOwnStream: a server without one, whatever it says in answer to a GET,
+// has its sessions all the same.
+func TestNoOwnStream(t *testing.T) {
+	for _, status := range []int{http.StatusMethodNotAllowed, http.StatusNotFound, http.StatusBadRequest, http.StatusOK, http.StatusNotImplemented} {
+		d := newWebDouble(t, nil)
+		d.first = func(w http.ResponseWriter, s seen) bool {
+			if s.method != http.MethodGet && (s.message == nil || s.message.Method != "ping") {
+				return false
+			}
+			w.WriteHeader(status)
+			return true
+		}
+		p := newPool(t, alpha(d), quick(nil))
+		gets := func() int { return len(d.got(func(s seen) bool { return s.method == http.MethodGet })) }
+		m, err := callTool(t.Context(), p, "alpha", "ada", "read", "{}")
+		must(t, m, err)
+		eventually(t, "the GET", func() bool { return gets() == 1 })
+		m, err = callTool(t.Context(), p, "alpha", "ada", "read", "{}")
+		must(t, m, err)
+		p.Close()
+		if n := len(d.posts("initialize")); n != 1 || gets() != 1 {
+			t.Errorf("%d: %d sessions, %d GETs", status, n, gets())
+		}
+	}
+}

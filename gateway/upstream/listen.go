@@ -16,6 +16,7 @@ import (
 type listener struct {
 	*subscriber
 	entry *entry
+	joint bool // there is one feed for all
 	life  context.Context
 	feeds map[string]*feed // by what they are about
 	ended chan struct{}    // holds one: one of them has ended
@@ -24,17 +25,20 @@ type listener struct {
 
 // feed is one subscriptions/listen.
 type feed struct {
-	uris   []string
-	cancel context.CancelFunc
-	agreed chan []string // holds one: what the server agreed to tell of
-	over   chan struct{} // closed when m or err is set
-	m      *mcp.Message
-	err    error
+	uris []string
+	// refused: the server no longer tells of what it told of before.
+	refused bool
+	cancel  context.CancelFunc
+	agreed  chan []string // holds one: what the server agreed to tell of
+	over    chan struct{} // closed when m or err is set
+	m       *mcp.Message
+	err     error
 }
 
 // listen keeps what is wanted in place over the link of a modern server.
 func (sub *subscriber) listen(e *entry) error {
 	l := &listener{subscriber: sub, entry: e, feeds: map[string]*feed{}, ended: make(chan struct{}, 1)}
+	_, l.joint = e.link.(*stateless)
 	var cancel context.CancelFunc
 	l.life, cancel = context.WithCancel(sub.life)
 	defer l.wg.Wait()
@@ -64,12 +68,12 @@ func (sub *subscriber) listen(e *entry) error {
 // longer needed, so that nothing is missed in between. Over HTTP, where each
 // holds a connection, there is one for all; on a channel that all requests
 // share there is one for each resource, since there are servers that take the
-// end of one for the end of all.
+// end of one for the end of all; and so there is when a server has refused all,
+// perhaps for one of them.
 func (l *listener) arrange() error {
-	_, joint := l.entry.link.(*stateless)
 	var groups [][]*want
 	for _, w := range l.list() {
-		if joint && len(groups) > 0 {
+		if l.joint && len(groups) > 0 {
 			groups[0] = append(groups[0], w)
 		} else {
 			groups = append(groups, []*want{w})
@@ -87,7 +91,7 @@ func (l *listener) arrange() error {
 			return err
 		}
 		if f == nil {
-			return l.arrange() // without what was refused
+			return l.arrange() // without what was refused, or one by one
 		}
 		l.feeds[key] = f
 	}
@@ -109,7 +113,7 @@ func urisOf(group []*want) (uris []string) {
 }
 
 // open opens a feed and settles what it is about. It returns nil without an
-// error where the server refused what is new, which is wanted no longer.
+// error where the server has refused it, and that is not the last word.
 func (l *listener) open(group []*want) (*feed, error) {
 	f := &feed{uris: urisOf(group), agreed: make(chan []string, 1), over: make(chan struct{})}
 	var ctx context.Context
@@ -139,20 +143,23 @@ func (l *listener) open(group []*want) (*feed, error) {
 	if f.m.Error == nil {
 		return nil, broken("it ended a subscription before it began")
 	}
-	return nil, l.refuse(group, f.m)
+	return l.refuse(group, f), nil
 }
 
-// refuse settles what is new; where there is nothing new, it is an error.
-func (l *listener) refuse(group []*want, m *mcp.Message) error {
-	fresh := false
-	for _, w := range group {
-		fresh = fresh || !w.isSettled()
-		l.settle(w, m, nil)
-	}
-	if fresh {
+// refuse settles what is new and so is wanted no longer. What is not stays
+// without a feed for as long as the link lasts.
+func (l *listener) refuse(group []*want, f *feed) *feed {
+	if len(group) > 1 {
+		l.joint = false
 		return nil
 	}
-	return broken("%s was refused with code %d", listen, readError(m.Error).Code)
+	if w := group[0]; !w.isSettled() {
+		l.settle(w, f.m, nil)
+		return nil
+	}
+	l.server.log.Warn("a server no longer tells of a resource", "server", l.server.name, "code", readError(f.m.Error).Code)
+	f.refused = true
+	return f
 }
 
 // agree settles what a feed is about.
@@ -197,7 +204,7 @@ func (l *listener) hear(f *feed, m *mcp.Message) {
 func (l *listener) broken() error {
 	for _, f := range l.feeds {
 		switch {
-		case !isClosed(f.over):
+		case f.refused || !isClosed(f.over):
 		case f.err != nil:
 			return f.err
 		default:

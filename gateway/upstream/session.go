@@ -25,6 +25,7 @@ type session struct {
 	mu     sync.Mutex
 	before chan struct{} // closed when what was told last has been sent
 	queue  int           // of what is told
+	under  map[mcp.ID]*exchange
 }
 
 // initialize begins a session for a peer.
@@ -96,6 +97,10 @@ func (s *session) exchange(ctx context.Context, r request) (*mcp.Message, http.H
 	}
 	live, cancel := context.WithCancel(ctx)
 	x := &exchange{web: s.web, id: id, token: token, request: r, cancel: cancel, session: s}
+	if token != nil {
+		s.enter(x)
+		defer s.leave(x)
+	}
 	resp, err := s.web.post(live, header, mcp.NewRequest(id, r.method, params))
 	if err != nil {
 		cancel()
@@ -111,6 +116,31 @@ func (s *session) exchange(ctx context.Context, r request) (*mcp.Message, http.H
 		return nil, nil, errStale
 	}
 	return m, resp.Header, err
+}
+
+// enter has progress of the request find it; leave ends that.
+func (s *session) enter(x *exchange) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.under == nil {
+		s.under = map[mcp.ID]*exchange{}
+	}
+	s.under[x.id] = x
+}
+
+func (s *session) leave(x *exchange) {
+	s.mu.Lock()
+	delete(s.under, x.id)
+	s.mu.Unlock()
+	x.end()
+}
+
+// exchangeOf returns the request under way that has the id and wants to hear of
+// its progress, or nil.
+func (s *session) exchangeOf(id mcp.ID) *exchange {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.under[id]
 }
 
 // lives finds out whether the server still knows the session after it has

@@ -103,7 +103,7 @@ func (s *subscriptions) subscribe(ctx context.Context, peer Peer, uri string) (*
 		return nil, s.server.failure(ctx, w.err)
 	}
 	s.server.breaker.worked()
-	return w.m, nil
+	return withID(w.m, mcp.ID{}), nil // each caller has its own
 }
 
 // add returns the want, nil where there are too many.
@@ -190,12 +190,21 @@ func (s *subscriptions) remove(key, uri string) *entry {
 	if w.on == nil || w.on.link.hello().era != mcp.Legacy {
 		return nil
 	}
-	for _, other := range s.of {
-		if o := other.wants[uri]; o != nil && o.on == w.on {
-			return nil
-		}
+	if s.isWanted(uri, w.on) {
+		return nil
 	}
 	return w.on
+}
+
+// isWanted reports whether somebody wants a resource over the entry. It is for
+// a caller that holds mu.
+func (s *subscriptions) isWanted(uri string, e *entry) bool {
+	for _, sub := range s.of {
+		if w := sub.wants[uri]; w != nil && w.on == e {
+			return true
+		}
+	}
+	return false
 }
 
 // release ends all of a key, without waiting.
@@ -256,7 +265,7 @@ func (sub *subscriber) attempt() error {
 	if e.link.hello().era == mcp.Modern {
 		return sub.listen(e)
 	}
-	return sub.ask(e)
+	return sub.place(e)
 }
 
 func (sub *subscriber) who() Peer {

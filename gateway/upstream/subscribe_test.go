@@ -182,6 +182,51 @@ func TestListenInPart(t *testing.T) {
 	p.Close()
 }
 
+// TestListenRefusedForOne: a modern server that refuses all resources for one
+// of them, which it knew before.
+func TestListenRefusedForOne(t *testing.T) {
+	d := newWebDouble(t, func(d *webDouble) { d.modern = true })
+	var broken atomic.Bool
+	cut, done := make(chan struct{}), make(chan struct{})
+	d.first = func(w http.ResponseWriter, s seen) bool {
+		if s.message == nil || s.message.Method != listen {
+			return false
+		}
+		if broken.Load() && strings.Contains(s.body, "test://b") {
+			fail(w, s, http.StatusOK, mcp.CodeInvalidParams, "no such resource", "")
+			return true
+		}
+		params, _ := mcp.Split(s.message.Params)
+		send := stream(w, s)
+		send("data: {\"jsonrpc\":\"2.0\",\"method\":\"" + acknowledged + "\",\"params\":{\"_meta\":{\"io.modelcontextprotocol/subscriptionId\":ID},\"notifications\":" + string(mcp.Get(params, "notifications")) + "}}\n\n")
+		if broken.Load() {
+			send("data: {\"jsonrpc\":\"2.0\",\"method\":\"" + updated + "\",\"params\":{\"uri\":\"test://a\"}}\n\n")
+			<-done
+		}
+		<-cut
+		return true
+	}
+	t.Cleanup(func() { close(done) })
+	ada := testPeer("ada")
+	p := newPool(t, alpha(d), quick(nil))
+	for _, uri := range []string{"test://a", "test://b"} {
+		m, err := p.Subscribe(t.Context(), "alpha", ada, uri)
+		must(t, m, err)
+	}
+	broken.Store(true)
+	close(cut)
+	if got := ada.told(t, updated); !strings.Contains(got, "test://a") {
+		t.Errorf("told %s", got)
+	}
+	m, err := p.Subscribe(t.Context(), "alpha", ada, "test://bb")
+	if err != nil || m.Err() == nil || m.Err().Code != mcp.CodeInvalidParams {
+		t.Errorf("one that it refuses: %v, %v", m, err)
+	}
+	m, err = p.Subscribe(t.Context(), "alpha", ada, "test://c")
+	must(t, m, err)
+	p.Close()
+}
+
 // TestSubscriptionsAreBounded: for each key, over all servers.
 func TestSubscriptionsAreBounded(t *testing.T) {
 	d := newWebDouble(t, nil)

@@ -6,10 +6,10 @@ import (
 	"sync"
 )
 
-// ask keeps what is wanted in place over the link of a legacy server, which is
+// place keeps what is wanted in place over the link of a legacy server, which is
 // asked for each resource. The error says why it cannot go on; it is errStale
 // where the link is of no use any more.
-func (sub *subscriber) ask(e *entry) error {
+func (sub *subscriber) place(e *entry) error {
 	ctx, cancel := context.WithCancel(sub.life)
 	var asking sync.WaitGroup
 	defer asking.Wait()
@@ -75,7 +75,7 @@ func (sub *subscriber) put(ctx context.Context, e *entry, w *want) error {
 		sub.server.log.Warn("a server no longer tells of a resource", "server", sub.server.name, "code", readError(m.Error).Code)
 	}
 	sub.settle(w, m, nil)
-	if m.Error == nil && !sub.wanted(w) { // meanwhile somebody unsubscribed
+	if m.Error == nil && !sub.wanted(w.uri, e) { // meanwhile somebody unsubscribed
 		_, err = sub.server.over(ctx, e, request{method: unsubscribe, params: uriParams(w.uri)})
 	}
 	return err
@@ -94,8 +94,10 @@ func (sub *subscriber) failed(w *want, err error) error {
 	return err
 }
 
-func (sub *subscriber) wanted(w *want) bool {
+// wanted reports whether the subscription to a resource over the entry is of
+// use, or will be.
+func (sub *subscriber) wanted(uri string, e *entry) bool {
 	sub.mu.Lock()
 	defer sub.mu.Unlock()
-	return sub.wants[w.uri] == w
+	return sub.wants[uri] != nil || sub.isWanted(uri, e)
 }
