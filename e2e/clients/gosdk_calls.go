@@ -22,11 +22,13 @@ type inbox struct {
 	mu      sync.Mutex
 	notes   [][2]string // method and text
 	news    chan struct{}
+	calls   int // that progress was asked of
 	steps   []string
+	last    chan struct{} // closed when the call's last step has come
 	stepped func()
 }
 
-func newInbox() *inbox { return &inbox{news: make(chan struct{}, 1), stepped: func() {}} }
+func newInbox() *inbox { return &inbox{news: make(chan struct{}, 1)} }
 
 func (b *inbox) put(method, text string) {
 	b.mu.Lock()
@@ -62,10 +64,15 @@ func (b *inbox) take(ctx context.Context, method, part string) (string, error) {
 
 func (b *inbox) progress(_ context.Context, r *mcp.ProgressNotificationClientRequest) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.Params.ProgressToken != b.token() {
+		return // of a call that was cancelled
+	}
 	b.steps = append(b.steps, fmt.Sprintf("%v/%v", r.Params.Progress, r.Params.Total))
-	stepped := b.stepped
-	b.mu.Unlock()
-	stepped()
+	b.stepped()
+	if r.Params.Progress == r.Params.Total {
+		close(b.last)
+	}
 }
 
 func (b *inbox) message(_ context.Context, r *mcp.LoggingMessageRequest) {
@@ -80,14 +87,27 @@ func (b *inbox) updated(_ context.Context, r *mcp.ResourceUpdatedNotificationReq
 	b.put("notifications/resources/updated", r.Params.URI)
 }
 
-// watch begins a call whose progress counts; stepped is called at each step.
-func (b *inbox) watch(stepped func()) {
+// watch begins a call whose progress counts, and returns its token. stepped is
+// called at each step and must not wait for anything.
+func (b *inbox) watch(stepped func()) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.steps, b.stepped = nil, stepped
+	b.calls++
+	b.steps, b.stepped, b.last = nil, stepped, make(chan struct{})
+	return b.token()
 }
 
-func (b *inbox) watched() []string {
+func (b *inbox) token() string { return fmt.Sprint("call ", b.calls) }
+
+// watched returns the steps of a call that is over. This client hands
+// notifications on beside the result, so the last may come after it.
+func (b *inbox) watched(succeeded bool) []string {
+	if succeeded {
+		select {
+		case <-b.last:
+		case <-time.After(time.Second):
+		}
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.steps
@@ -125,16 +145,15 @@ func (o *operation) tool(ctx context.Context, out *CallResult) {
 		params.SetMeta(map[string]any{"io.modelcontextprotocol/logLevel": o.call.LogLevel})
 	}
 	if o.call.Progress || o.call.Cancel {
-		params.SetProgressToken("of " + o.call.Name)
-		o.box.watch(func() {
+		params.SetProgressToken(o.box.watch(func() {
 			if o.call.Cancel {
 				cancel(errors.New("not wanted any more"))
 			}
-		})
+		}))
 	}
 	result, err := o.session.CallTool(ctx, params)
 	if o.call.Progress || o.call.Cancel {
-		out.Progress = o.box.watched()
+		out.Progress = o.box.watched(err == nil)
 	}
 	if err != nil {
 		out.Error = problem(err)
