@@ -34,12 +34,33 @@ type Spec struct {
 	// accept whatever it is asked with this content, a JSON object. The
 	// Inspector can't: its run ends in a Fault.
 	Answer json.RawMessage
+	// Sample, when it isn't empty, has the client declare sampling and give
+	// this text as the model's. Only go-sdk, ts-v1, ts-v2 and mcp-remote can.
+	Sample string
+	// Roots, when there are any, are declared and listed by those same clients.
+	Roots []string
 }
 
-// Call is one tool call. Arguments is a JSON object; nil stands for an empty one.
+// Call is one request, or one wait. By its method, Name and Arguments are:
+//
+//	tools/call, prompts/get           the name and the arguments; "" is tools/call
+//	resources/read                    the URI; no arguments
+//	resources/subscribe               the URI; in the modern era it is listened for
+//	completion/complete               a prompt's name or a URI template; {"argument":…,"context":…}
+//	logging/setLevel                  the level
+//	prompts/list, resources/list,
+//	resources/templates/list          neither
+//	await                             a notification's method; {"contains":"…"}: waits up to 10 s for one with that text
+//
+// The Inspector has no completion/complete, resources/subscribe and await;
+// python-fastmcp has no resources/subscribe, python-sdk only the legacy one.
 type Call struct {
+	Method    string
 	Name      string
-	Arguments json.RawMessage
+	Arguments json.RawMessage // a JSON object; nil stands for an empty one
+	Progress  bool            // of a tool: ask for its progress
+	Cancel    bool            // of a tool: ask for its progress, and cancel the call at the first
+	LogLevel  string          // of a tool, in the modern era: ask for log messages
 }
 
 // Result is what one run of a client saw.
@@ -54,11 +75,13 @@ type Result struct {
 // CallResult is the outcome of one call. OK: a result came and is no error.
 // IsError: a result came and says that the tool failed. Otherwise Error is set.
 type CallResult struct {
-	Name    string   `json:"name"`
-	OK      bool     `json:"ok"`
-	IsError bool     `json:"isError"`
-	Text    string   `json:"text"` // text blocks of the result, a line break between two
-	Error   *Problem `json:"error"`
+	Name     string   `json:"name"`
+	OK       bool     `json:"ok"`
+	IsError  bool     `json:"isError"`
+	Text     string   `json:"text"`     // text blocks of the result, a line break between two; what was awaited
+	Items    []string `json:"items"`    // names, URIs or templates of a list's pages; values of a completion
+	Progress []string `json:"progress"` // such as 1/4, in the order in which it came
+	Error    *Problem `json:"error"`
 }
 
 // Problem is what a client makes of an error that it met. Clients differ in

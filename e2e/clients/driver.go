@@ -33,16 +33,49 @@ func driver(interpreter []string, script string) func(context.Context, testing.T
 func flags(spec Spec) []string {
 	args := []string{"--url", spec.URL, "--era", string(spec.Era)}
 	for _, call := range spec.Calls {
-		arguments := call.Arguments
-		if arguments == nil {
-			arguments = json.RawMessage("{}")
-		}
-		args = append(args, "--call", call.Name+"="+string(arguments))
+		args = append(args, "--call", call.flag())
 	}
 	if spec.Answer != nil {
 		args = append(args, "--answer", string(spec.Answer))
 	}
+	if spec.Sample != "" {
+		args = append(args, "--sample", spec.Sample)
+	}
+	for _, root := range spec.Roots {
+		args = append(args, "--root", root)
+	}
 	return args
+}
+
+// flag words the call for a driver's command line. A plain tool call's arguments
+// go there as they are.
+func (c Call) flag() string {
+	arguments := c.Arguments
+	if arguments == nil {
+		arguments = json.RawMessage("{}")
+	}
+	if c.method() == toolsCall && !c.Progress && !c.Cancel && c.LogLevel == "" {
+		return c.Name + "=" + string(arguments)
+	}
+	// Strings, booleans and JSON that its caller wrote: this cannot fail.
+	text, _ := json.Marshal(struct {
+		Method    string          `json:"method"`
+		Name      string          `json:"name"`
+		Arguments json.RawMessage `json:"arguments"`
+		Progress  bool            `json:"progress"`
+		Cancel    bool            `json:"cancel"`
+		LogLevel  string          `json:"logLevel"`
+	}{c.method(), c.Name, arguments, c.Progress, c.Cancel, c.LogLevel})
+	return string(text)
+}
+
+const toolsCall = "tools/call"
+
+func (c Call) method() string {
+	if c.Method == "" {
+		return toolsCall
+	}
+	return c.Method
 }
 
 // output runs the driver, with a home directory of its own since some clients

@@ -12,6 +12,8 @@ function readSpec(eras) {
       era: { type: "string", default: "legacy" },
       call: { type: "string", multiple: true, default: [] },
       answer: { type: "string" },
+      sample: { type: "string" },
+      root: { type: "string", multiple: true },
     },
   });
   if (!values.url) throw new Error("--url is missing");
@@ -22,15 +24,18 @@ function readSpec(eras) {
     token: process.env.MCP_TOKEN ?? "",
     calls: values.call.map(readCall),
     answer: values.answer === undefined ? undefined : readJSON("--answer", values.answer),
+    sample: values.sample,
+    roots: values.root,
   };
 }
 
 function readCall(text) {
+  if (text.startsWith("{")) return { arguments: {}, ...readJSON("--call", text) };
   const cut = text.indexOf("=");
   if (cut < 1) throw new Error(`--call ${text}: want NAME=JSON`);
   const name = text.slice(0, cut);
   const json = text.slice(cut + 1);
-  return { name, json, arguments: readJSON(`--call ${name}`, json) };
+  return { method: "tools/call", name, json, arguments: readJSON(`--call ${name}`, json) };
 }
 
 function readJSON(flag, text) {
@@ -57,11 +62,28 @@ export function headers(spec) {
   return spec.token ? { Authorization: `Bearer ${spec.token}` } : {};
 }
 
-// answered describes the result of a call.
+// answered describes the result of a call by its method: what a list holds, what
+// text there is, what completes.
 export function answered(name, result) {
-  const text = (result.content ?? []).filter((c) => c.type === "text").map((c) => c.text);
+  const items = listed(result);
   const isError = result.isError === true;
-  return { name, ok: !isError, isError, text: text.join("\n") };
+  const out = { name, ok: !isError, isError, text: texts(result).join("\n") };
+  return items ? { ...out, items } : out;
+}
+
+function listed(result) {
+  if (result.completion) return result.completion.values;
+  if (result.resources) return result.resources.map((r) => r.uri);
+  if (result.resourceTemplates) return result.resourceTemplates.map((r) => r.uriTemplate);
+  return (result.prompts ?? result.tools)?.map((p) => p.name);
+}
+
+// texts are those of a tool's content, a prompt's messages or a resource's contents.
+function texts(result) {
+  const blocks = [...(result.content ?? []), ...(result.messages ?? []).map((m) => m.content)];
+  const found = blocks.filter((c) => c.type === "text").map((c) => c.text);
+  for (const contents of result.contents ?? []) found.push(contents.text ?? contents.blob);
+  return found;
 }
 
 // drive runs one client that speaks some eras. open returns a session {version,
@@ -90,8 +112,12 @@ export async function drive(client, eras, open, explain) {
 
 async function attempt(session, call, explain) {
   try {
-    return answered(call.name, await session.call(call));
+    return { ...answered(call.name, await session.call(call)), ...told(call) };
   } catch (err) {
-    return { name: call.name, ok: false, isError: false, error: explain(err) };
+    return { name: call.name, ok: false, isError: false, error: explain(err), ...told(call) };
   }
+}
+
+function told(call) {
+  return call.steps ? { progress: call.steps } : {};
 }

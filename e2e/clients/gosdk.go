@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -22,7 +21,8 @@ const (
 // insist on the modern era, so this does.
 func runSDK(ctx context.Context, _ testing.TB, spec Spec) (Result, error) {
 	result := Result{Client: "go-sdk", Era: spec.Era}
-	session, err := connectSDK(ctx, spec)
+	box := newInbox()
+	session, err := connectSDK(ctx, spec, box)
 	if ctx.Err() != nil {
 		return result, fmt.Errorf("connecting: %w", context.Cause(ctx))
 	}
@@ -40,7 +40,7 @@ func runSDK(ctx context.Context, _ testing.TB, spec Spec) (Result, error) {
 		result.Tools = append(result.Tools, tool.Name)
 	}
 	for _, call := range spec.Calls {
-		result.Calls = append(result.Calls, callSDK(ctx, session, call))
+		result.Calls = append(result.Calls, (&operation{session, box, call}).attempt(ctx))
 	}
 	if err := session.Close(); err != nil {
 		return result, fault("close", err)
@@ -48,8 +48,13 @@ func runSDK(ctx context.Context, _ testing.TB, spec Spec) (Result, error) {
 	return result, nil
 }
 
-func connectSDK(ctx context.Context, spec Spec) (*mcp.ClientSession, error) {
-	options := &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}
+func connectSDK(ctx context.Context, spec Spec, box *inbox) (*mcp.ClientSession, error) {
+	options := &mcp.ClientOptions{
+		Capabilities:                &mcp.ClientCapabilities{},
+		ProgressNotificationHandler: box.progress,
+		LoggingMessageHandler:       box.message,
+		ResourceUpdatedHandler:      box.updated,
+	}
 	if spec.Answer != nil {
 		var content map[string]any
 		if err := json.Unmarshal(spec.Answer, &content); err != nil {
@@ -59,34 +64,24 @@ func connectSDK(ctx context.Context, spec Spec) (*mcp.ClientSession, error) {
 			return &mcp.ElicitResult{Action: "accept", Content: content}, nil
 		}
 	}
+	if spec.Sample != "" {
+		options.CreateMessageHandler = func(context.Context, *mcp.CreateMessageRequest) (*mcp.CreateMessageResult, error) {
+			return &mcp.CreateMessageResult{Model: "none", Role: "assistant", Content: &mcp.TextContent{Text: spec.Sample}}, nil
+		}
+	}
+	if spec.Roots != nil {
+		options.Capabilities.RootsV2 = &mcp.RootCapabilities{}
+	}
 	version := ""
 	if spec.Era == Legacy {
 		version = legacyRevision
 	}
 	client := mcp.NewClient(&mcp.Implementation{Name: "regogate-e2e", Version: "1.0.0"}, options)
+	for _, uri := range spec.Roots {
+		client.AddRoots(&mcp.Root{URI: uri})
+	}
 	transport := &mcp.StreamableClientTransport{Endpoint: spec.URL, HTTPClient: &http.Client{Transport: bearer(spec.Token)}}
 	return client.Connect(ctx, transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
-}
-
-func callSDK(ctx context.Context, session *mcp.ClientSession, call Call) CallResult {
-	out := CallResult{Name: call.Name}
-	params := &mcp.CallToolParams{Name: call.Name}
-	if call.Arguments != nil {
-		params.Arguments = call.Arguments
-	}
-	result, err := session.CallTool(ctx, params)
-	if err != nil {
-		out.Error = problem(err)
-		return out
-	}
-	var text []string
-	for _, content := range result.Content {
-		if block, ok := content.(*mcp.TextContent); ok {
-			text = append(text, block.Text)
-		}
-	}
-	out.OK, out.IsError, out.Text = !result.IsError, result.IsError, strings.Join(text, "\n")
-	return out
 }
 
 func fault(stage string, err error) *Fault { return &Fault{Stage: stage, Problem: *problem(err)} }

@@ -37,6 +37,26 @@ function explain(err) {
   return { kind: code, status, message };
 }
 
+// perform does what the call says, as far as the command line can.
+function perform(spec, { method, name, json, arguments: args }) {
+  const pairs = Object.entries(args).map(([key, value]) => `${key}=${value}`);
+  switch (method) {
+    case "tools/call":
+      return run(spec, "--method", method, "--tool-name", name, "--tool-args-json", json ?? JSON.stringify(args));
+    case "prompts/get":
+      return run(spec, "--method", method, "--prompt-name", name, ...(pairs.length ? ["--prompt-args", ...pairs] : []));
+    case "resources/read":
+      return run(spec, "--method", method, "--uri", name);
+    case "logging/setLevel":
+      return run(spec, "--method", method, "--log-level", name);
+    case "prompts/list":
+    case "resources/list":
+    case "resources/templates/list":
+      return run(spec, "--method", method);
+  }
+  throw new Error(`the Inspector's command line has no ${method}`);
+}
+
 await drive(
   "inspector",
   ["legacy", "auto", "modern"],
@@ -46,7 +66,7 @@ await drive(
     return {
       version: about.protocolVersion,
       list: async () => (await run(spec, "--method", "tools/list")).tools,
-      call: ({ name, json }) => run(spec, "--method", "tools/call", "--tool-name", name, "--tool-args-json", json),
+      call: async (call) => perform(spec, call),
       close: async () => {},
     };
   },

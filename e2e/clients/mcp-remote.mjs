@@ -3,7 +3,7 @@
 import { StdioClientTransport } from "@modelcontextprotocol/sdk/client/stdio.js";
 import { fileURLToPath } from "node:url";
 import { drive } from "./driver.mjs";
-import { connect, explain, list } from "./v1.mjs";
+import { connect, explain } from "./v1.mjs";
 
 const bridge = fileURLToPath(new URL("node_modules/mcp-remote/dist/proxy.js", import.meta.url));
 
@@ -24,13 +24,7 @@ await drive(
     const transport = new StdioClientTransport(command(spec));
     let version;
     transport.setProtocolVersion = (negotiated) => (version = negotiated);
-    const client = await connect(transport, spec);
-    return {
-      version,
-      list: () => list(client),
-      call: (call) => client.callTool({ name: call.name, arguments: call.arguments }),
-      close: () => client.close(),
-    };
+    return { ...(await connect(transport, spec)), version };
   },
   explain,
 );

@@ -96,12 +96,14 @@ type Command struct {
 }
 
 // Stdio returns the command line that runs the server over stdio: everything,
-// filesystem (which serves the directory dir) or memory (which keeps its file
-// in dir). Where the server isn't installed, the test is skipped or failed as
+// filesystem (which serves the directory dir), memory (which keeps its file in
+// dir), sequential-thinking, or typescript, our server of the second TypeScript
+// SDK, which speaks both eras and whose resources' scheme is dir. Where the server isn't installed, the test is skipped or failed as
 // Dir says.
 func Stdio(t testing.TB, server, dir string) Command {
 	t.Helper()
-	cmd := Command{Path: "node", Args: []string{script(Dir(t), server)}}
+	home := Dir(t)
+	cmd := Command{Path: "node", Args: []string{script(home, server)}}
 	switch server {
 	case "everything":
 		cmd.Args = append(cmd.Args, "stdio")
@@ -109,8 +111,12 @@ func Stdio(t testing.TB, server, dir string) Command {
 		cmd.Args = append(cmd.Args, dir)
 	case "memory":
 		cmd.Env = map[string]string{"MEMORY_FILE_PATH": filepath.Join(dir, "memory.jsonl")}
+	case "sequential-thinking":
+		cmd.Env = map[string]string{"DISABLE_THOUGHT_LOGGING": "true"}
+	case "typescript":
+		cmd.Args = []string{filepath.Join(home, "ts-server.mjs"), dir}
 	default:
-		t.Fatalf("there is no server %q: want everything, filesystem or memory", server)
+		t.Fatalf("there is no server %q: want everything, filesystem, memory, sequential-thinking or typescript", server)
 	}
 	return cmd
 }

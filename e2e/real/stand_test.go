@@ -132,6 +132,13 @@ func (s *stand) add(t testing.TB, server string) map[string]any {
 func (s *stand) stdio(t testing.TB, server string, command clients.Command) map[string]any {
 	t.Helper()
 	s.offered = append(s.offered, askStdio(t, server, command)...)
+	return s.teed(t, server, command)
+}
+
+// teed puts a recorder before a server over stdio and returns how the gateway
+// runs the two.
+func (s *stand) teed(t testing.TB, server string, command clients.Command) map[string]any {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)

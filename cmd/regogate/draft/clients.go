@@ -161,12 +161,9 @@ func (c *client) transport(kind string) {
 		return
 	}
 	switch strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(kind)) {
-	case "", "stdio", "http", "streamablehttp", "local", "remote":
-	case "sse":
-		c.out = "type sse, the transport of 2024-11-05, is not supported yet: use the server's Streamable HTTP URL, with type http"
-		return
+	case "", "stdio", "http", "streamablehttp", "sse", "local", "remote":
 	default:
-		c.out = fmt.Sprintf("type %q is not known: want stdio or http", comment(kind))
+		c.out = fmt.Sprintf("type %q is not known: want stdio, http or sse", comment(kind))
 		return
 	}
 	if c.command == "" && c.url == "" {
