@@ -49,12 +49,13 @@ func token(t *testing.T, w *world.World, persona string) string {
 	return tok
 }
 
-// peer is a legacy-era client that shows every detail of the answers.
+// peer is a client that shows every detail of the answers.
 type peer struct {
 	t       *testing.T
 	url     string
 	token   string
 	session string
+	meta    string // of every request, in the modern era
 }
 
 func (p *peer) request(method, body string, headers ...string) *http.Request {

@@ -3,7 +3,7 @@ package world
 import (
 	"io"
 	"net/http"
-	"strings"
+	"strconv"
 	"sync"
 	"time"
 
@@ -14,15 +14,31 @@ import (
 
 // Server is an MCP server of both eras over Streamable HTTP that writes down
 // every message that reaches it. It has no authorization of its own: whatever
-// arrives is carried out, so what it received is what really got through.
+// arrives is carried out, so what it received is what really got through. Its
+// exported fields are set before it serves; Change alters them later.
 type Server struct {
-	Name  string
-	Tools []jsontext.Value // whole definitions, in the order of the list
+	Name         string
+	Tools        []jsontext.Value // whole definitions, in the order of the list
+	Prompts      []jsontext.Value
+	Resources    []jsontext.Value
+	Templates    []jsontext.Value
+	Instructions string
+	Capabilities jsontext.Value // nil declares what it has
+	Era          mcp.Era        // the only one that it speaks; zero is both
+	// Tells says that it sends messages of its own accord: it has a stream for
+	// each session, and answers subscriptions/listen. Say sends them.
+	Tells bool
 	// Result answers a call; nil echoes the tool and its arguments.
 	Result func(tool string, arguments jsontext.Value) jsontext.Value
+	// Handle answers any request before the server does; where both results are
+	// nil, the server does.
+	Handle func(x *Exchange) (jsontext.Value, *mcp.Error)
 
 	mu       sync.Mutex
 	received []Received
+	sessions int
+	streams  map[*Exchange]string // open ones, by the session; "" is a subscription
+	asked    map[asking]chan *mcp.Message
 }
 
 // Received is one message as it arrived.
@@ -30,7 +46,7 @@ type Received struct {
 	Time   time.Time
 	Header http.Header
 	Body   jsontext.Value
-	Method string
+	Method string // "" of a response
 	Tool   string // of tools/call
 }
 
@@ -42,14 +58,17 @@ func (s *Server) Received() []Received {
 }
 
 // Calls returns the tools/call messages that have arrived, oldest first.
-func (s *Server) Calls() []Received {
-	var calls []Received
+func (s *Server) Calls() []Received { return s.Got("tools/call") }
+
+// Got returns the messages with a method that have arrived, oldest first.
+func (s *Server) Got(method string) []Received {
+	var got []Received
 	for _, r := range s.Received() {
-		if r.Method == "tools/call" {
-			calls = append(calls, r)
+		if r.Method == method {
+			got = append(got, r)
 		}
 	}
-	return calls
+	return got
 }
 
 // Forget drops what was written down.
@@ -59,8 +78,19 @@ func (s *Server) Forget() {
 	s.received = nil
 }
 
+// Change lets f alter what the server offers while it serves. It tells nobody.
+func (s *Server) Change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost {
+	switch {
+	case r.Method == http.MethodGet && s.Tells && s.Era != mcp.Modern:
+		s.stream(w, r)
+		return
+	case r.Method != http.MethodPost:
 		w.WriteHeader(http.StatusMethodNotAllowed)
 		return
 	}
@@ -75,21 +105,37 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.record(r.Header, body, msg)
-	if msg.Kind() != mcp.Request {
+	x := &Exchange{Message: msg, Header: r.Header, Session: r.Header.Get("Mcp-Session-Id"), server: s, w: w, ctx: r.Context()}
+	switch msg.Kind() {
+	case mcp.Response:
+		s.answered(x)
+		w.WriteHeader(http.StatusAccepted)
+		return
+	case mcp.Notification:
 		w.WriteHeader(http.StatusAccepted)
 		return
 	}
-	result, e := s.answer(msg)
-	if e != nil {
-		e.ID = msg.ID
-		write(w, http.StatusOK, e.Append(nil))
+	result, e := s.answer(x)
+	if x.over {
 		return
 	}
-	if msg.Method == "initialize" {
-		w.Header().Set("Mcp-Session-Id", s.Name+"-session")
+	if e != nil {
+		e.ID = msg.ID
+		x.finish(e.Append(nil))
+		return
+	}
+	if msg.Method == mcp.MethodInitialize {
+		w.Header().Set("Mcp-Session-Id", s.newSession())
 	}
 	answer := mcp.Message{ID: msg.ID, Result: result}
-	write(w, http.StatusOK, answer.Append(nil))
+	x.finish(answer.Append(nil))
+}
+
+func (s *Server) newSession() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions++
+	return s.Name + "-session-" + strconv.Itoa(s.sessions)
 }
 
 func (s *Server) record(h http.Header, body []byte, msg *mcp.Message) {
@@ -104,38 +150,54 @@ func (s *Server) record(h http.Header, body []byte, msg *mcp.Message) {
 	s.received = append(s.received, r)
 }
 
-func (s *Server) answer(msg *mcp.Message) (jsontext.Value, *mcp.Error) {
-	switch msg.Method {
-	case "initialize":
-		params, err := mcp.ReadInitialize(msg.Params)
+func (s *Server) answer(x *Exchange) (jsontext.Value, *mcp.Error) {
+	if s.Handle != nil {
+		if result, e := s.Handle(x); result != nil || e != nil || x.over {
+			return result, e
+		}
+	}
+	unknown := mcp.NewError(mcp.CodeMethodNotFound, "Method not found")
+	switch x.Method {
+	case mcp.MethodInitialize:
+		params, err := mcp.ReadInitialize(x.Params)
 		if err != nil {
 			return nil, err
 		}
-		return object("protocolVersion", mcp.String(mcp.Negotiate(params.ProtocolVersion)),
-			"capabilities", `{"tools":{}}`, "serverInfo", s.info()), nil
-	case "server/discover":
-		return object("resultType", `"complete"`, "supportedVersions", `["2026-07-28","2025-11-25","2025-06-18"]`,
-			"capabilities", `{"tools":{}}`, "ttlMs", "0", "cacheScope", `"public"`), nil
-	case "ping":
+		if s.Era == mcp.Modern {
+			return nil, unknown
+		}
+		return s.hello("protocolVersion", mcp.String(mcp.Negotiate(params.ProtocolVersion)), "serverInfo", s.info()), nil
+	case mcp.MethodDiscover:
+		if s.Era == mcp.Legacy {
+			return nil, unknown
+		}
+		return s.hello("resultType", `"complete"`, "supportedVersions", `["2026-07-28","2025-11-25","2025-06-18"]`,
+			"ttlMs", "0", "cacheScope", `"public"`), nil
+	case mcp.MethodPing, mcp.MethodSubscribe, mcp.MethodUnsubscribe, mcp.MethodSetLevel:
 		return jsontext.Value("{}"), nil
-	case "tools/list":
-		return s.list(), nil
-	case "tools/call":
-		return s.call(msg)
+	case mcp.MethodListen:
+		if !s.Tells {
+			return nil, unknown
+		}
+		s.listen(x)
+		return nil, nil
+	case mcp.MethodToolsCall:
+		return s.call(x.Message)
+	case mcp.MethodPromptsGet:
+		return s.prompt(x.Message)
+	case mcp.MethodResourcesRead:
+		return s.read(x.Message)
+	case mcp.MethodComplete:
+		return object("completion", `{"values":["one","two"]}`, "resultType", `"complete"`), nil
 	}
-	return nil, mcp.NewError(mcp.CodeMethodNotFound, "Method not found")
+	if list, ok := s.list(x.Method); ok {
+		return list, nil
+	}
+	return nil, unknown
 }
 
 func (s *Server) info() jsontext.Value {
 	return object("name", mcp.String(s.Name), "version", `"1"`)
-}
-
-func (s *Server) list() jsontext.Value {
-	parts := make([]string, len(s.Tools))
-	for i, t := range s.Tools {
-		parts[i] = string(t)
-	}
-	return object("tools", "["+strings.Join(parts, ",")+"]", "resultType", `"complete"`, "ttlMs", "0", "cacheScope", `"public"`)
 }
 
 func (s *Server) call(msg *mcp.Message) (jsontext.Value, *mcp.Error) {
