@@ -37,9 +37,6 @@ func (x *exchange) get() *fault {
 		x.lasts(detached, func() bool { s.KeepAlive(); return true }, func() bool { return true })
 		return nil
 	}
-	if x.answer.primed && !resume {
-		s.Prime()
-	}
 	x.watch(s, detached)
 	return nil
 }
