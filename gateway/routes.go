@@ -24,7 +24,7 @@ func (g *Gateway) Handler() http.Handler {
 	r.HandleFunc("/mcp/{server}", g.mcp)
 	// Nothing else is served, and only those with a token learn that (B062).
 	r.NotFound(g.nothing)
-	r.MethodNotAllowed(g.nothing)
+	r.MethodNotAllowed(g.notAllowed)
 	return r
 }
 
@@ -86,6 +86,22 @@ func (g *Gateway) nothing(_ http.ResponseWriter, r *http.Request) {
 		return
 	}
 	x.refuse(faultHTTP(http.StatusNotFound, codeNotFound))
+}
+
+// notAllowed answers HTTP methods that the router does not know, or a path has
+// none of.
+func (g *Gateway) notAllowed(w http.ResponseWriter, r *http.Request) {
+	x := exchangeOf(r)
+	if f := x.authenticate(); f != nil {
+		x.refuse(f)
+		return
+	}
+	if r.URL.Path == "/mcp" || strings.HasPrefix(r.URL.Path, "/mcp/") {
+		w.Header().Set("Allow", corsMethods)
+	} else {
+		w.Header().Set("Allow", http.MethodGet)
+	}
+	x.refuse(faultHTTP(http.StatusMethodNotAllowed, codeHTTPMethod))
 }
 
 // metadata serves the RFC 9728 document of a route. It exists for every
