@@ -36,7 +36,7 @@ func main() {
 type options struct {
 	plan
 	tools, json          string
-	memory               bool
+	memory, absent       bool
 	cpuProfile, heapFile string
 	args                 []string
 }
@@ -56,6 +56,7 @@ func readOptions(args []string, stderr io.Writer) (*options, error) {
 	flags.StringVar(&o.tools, "tools", "", "directory with real-tools.jsonl (default shared/data beside the repository, synthetic definitions where there is none)")
 	flags.StringVar(&o.json, "json", "", "also write everything to this file as JSON")
 	flags.BoolVar(&o.memory, "memory", false, "instead, send 100,000 calls and 5,000 lists through the gateway and look at its memory")
+	flags.BoolVar(&o.absent, "absent", false, "instead, compare how long names take that are hidden, not registered and not offered")
 	flags.StringVar(&o.cpuProfile, "cpuprofile", "", "write a CPU profile of what is measured to this file")
 	flags.StringVar(&o.heapFile, "memprofile", "", "write a profile of all allocations to this file")
 	if err := flags.Parse(args); err != nil {
@@ -138,6 +139,12 @@ func (f *field) measure(ctx context.Context, o *options, r *report, log *slog.Lo
 	if o.memory {
 		return profiled(o, func() (err error) {
 			r.Memory, err = f.soak(ctx, []int{10_000, 50_000, 100_000}, log)
+			return err
+		})
+	}
+	if o.absent {
+		return profiled(o, func() (err error) {
+			r.Absence, err = compare(ctx, o.Calls*o.Rounds)
 			return err
 		})
 	}

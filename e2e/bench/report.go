@@ -12,12 +12,13 @@ import (
 
 // report is everything that a run found out.
 type report struct {
-	Machine machine `json:"machine"`
-	Plan    plan    `json:"plan"`
-	Tools   string  `json:"tools"`
-	Asked   string  `json:"asked"`
-	Rows    []row   `json:"rows"`
-	Memory  *memory `json:"memory,omitempty"`
+	Machine machine  `json:"machine"`
+	Plan    plan     `json:"plan"`
+	Tools   string   `json:"tools"`
+	Asked   string   `json:"asked"`
+	Rows    []row    `json:"rows"`
+	Memory  *memory  `json:"memory,omitempty"`
+	Absence *absence `json:"absence,omitempty"`
 }
 
 type machine struct {
@@ -122,6 +123,9 @@ func (r *report) write(w io.Writer) error {
 			duration(row.Median), duration(row.P95), duration(row.P99), row.PerSecond, row.OverDirect, row.OverFloor)
 	}
 	r.targets(&b)
+	if r.Absence != nil {
+		r.Absence.write(&b)
+	}
 	if r.Memory != nil {
 		r.Memory.write(&b)
 	}

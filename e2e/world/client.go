@@ -32,7 +32,8 @@ type Outcome struct {
 	Text   string // of the error
 }
 
-const modernMeta = `{"io.modelcontextprotocol/protocolVersion":"` + ModernVersion + `",` +
+// ModernMeta is the _meta of a modern request that declares no capability.
+const ModernMeta = `{"io.modelcontextprotocol/protocolVersion":"` + ModernVersion + `",` +
 	`"io.modelcontextprotocol/clientCapabilities":{},` +
 	`"io.modelcontextprotocol/clientInfo":{"name":"regogate-world","version":"1"}}`
 
@@ -43,9 +44,9 @@ const ModernVersion = "2026-07-28"
 func (c *Client) List(ctx context.Context) ([]string, error) {
 	var names []string
 	for cursor := ""; ; {
-		params := object("_meta", modernMeta)
+		params := object("_meta", ModernMeta)
 		if cursor != "" {
-			params = object("_meta", modernMeta, "cursor", mcp.String(cursor))
+			params = object("_meta", ModernMeta, "cursor", mcp.String(cursor))
 		}
 		out, err := c.Do(ctx, "tools/list", "", params)
 		if err != nil {
@@ -91,7 +92,7 @@ func (c *Client) Call(ctx context.Context, tool string, arguments jsontext.Value
 	if arguments == nil {
 		arguments = jsontext.Value("{}")
 	}
-	return c.Do(ctx, "tools/call", tool, object("name", mcp.String(tool), "arguments", arguments, "_meta", modernMeta))
+	return c.Do(ctx, "tools/call", tool, object("name", mcp.String(tool), "arguments", arguments, "_meta", ModernMeta))
 }
 
 // Do sends one request. The error is about the connection; what the other side
