@@ -76,3 +76,28 @@ func (p *tester) told(t *testing.T, method string) string {
 func ofTool(name, text string) jsontext.Value {
 	return jsontext.Value(`{"name":` + string(mcp.String(name)) + `,"arguments":{"text":` + string(mcp.String(text)) + `}}`)
 }
+
+// TestDeclared: a server learns what a client of its own era can do, and
+// nothing of any other.
+func TestDeclared(t *testing.T) {
+	able, modern, none, odd := ablePeer("a"), ablePeer("b"), testPeer("c"), testPeer("d")
+	modern.era, none.capabilities, odd.capabilities = mcp.Modern, "", "[]"
+	for _, tt := range []struct {
+		peer Peer
+		era  mcp.Era
+		want string
+	}{
+		{able, mcp.Legacy, able.capabilities},
+		{able, mcp.Modern, "{}"},
+		{modern, mcp.Modern, modern.capabilities},
+		{modern, mcp.Legacy, "{}"},
+		{none, mcp.Legacy, "{}"},
+		{odd, mcp.Legacy, "{}"},
+		{&crowd{}, mcp.Legacy, "{}"},
+		{nil, mcp.Legacy, "{}"},
+	} {
+		if got := string(declared(tt.peer, tt.era)); got != tt.want {
+			t.Errorf("declared(%v, %v) is %s, want %s", tt.peer, tt.era, got, tt.want)
+		}
+	}
+}
