@@ -90,21 +90,41 @@ func (c *conversation) save(ctx context.Context, change func(*session.Session)) 
 }
 
 // resubscribe has a session that another replica began hear of its resources
-// from here.
-func (c *conversation) resubscribe(subscriptions []session.Subscription) {
-	for _, s := range subscriptions {
-		j := c.latest()
-		now, code := j.now()
-		if code != "" {
-			continue
+// from here. What cannot be subscribed to now is tried again for a while.
+func (c *conversation) resubscribe(left []session.Subscription) {
+	wait := time.Second
+	for range resubscribeTries {
+		left = slices.DeleteFunc(slices.Clone(left), c.resubscribed)
+		if len(left) == 0 {
+			return
 		}
-		ctx, cancel := context.WithTimeout(c.g.closing, askWait)
-		t := now.catalog.located(s.Server, s.URI)[0]
-		if t.known && j.tells(ctx, mcp.MethodSubscribe, t) {
-			_, _ = c.g.pool.Subscribe(ctx, s.Server, c, s.URI) // the pool goes on trying
+		select {
+		case <-time.After(wait):
+			wait *= 2
+		case <-c.g.closing.Done():
+			return
 		}
-		cancel()
 	}
+}
+
+// resubscribeTries, each after twice the time, make about two minutes.
+const resubscribeTries = 7
+
+// resubscribed reports whether there is nothing more to do about a subscription.
+func (c *conversation) resubscribed(s session.Subscription) bool {
+	j := c.latest()
+	now, code := j.now()
+	if code != "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(c.g.closing, time.Minute)
+	defer cancel()
+	t := now.catalog.located(s.Server, s.URI)[0]
+	if !t.known || !j.tells(ctx, mcp.MethodSubscribe, t) {
+		return true
+	}
+	_, err := c.g.pool.Subscribe(ctx, s.Server, c, s.URI)
+	return err == nil
 }
 
 // setLevel answers logging/setLevel. The session remembers the level, and each

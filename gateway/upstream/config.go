@@ -67,7 +67,8 @@ type Config struct {
 	// MaxConcurrent bounds the requests under way at the server; more wait
 	// for a place until their deadline: 64.
 	MaxConcurrent int `yaml:"max_concurrent"`
-	// MaxSessions bounds sessions or processes, one for each client: 64. The
+	// MaxSessions bounds sessions, 1024, or processes, 64: one for each session
+	// of a client up to revision 2025-11-25, one for each principal beyond. The
 	// one idle for longest makes room for a new one; one with a subscription
 	// is not idle. Discovery has another one of its own.
 	MaxSessions int `yaml:"max_sessions"`
@@ -81,9 +82,9 @@ type TLS struct {
 }
 
 func (c Config) withDefaults() Config {
-	connect := 5 * time.Second
+	connect, sessions := 5*time.Second, 1024
 	if c.Command != "" {
-		connect = 30 * time.Second
+		connect, sessions = 30*time.Second, 64
 	}
 	fallback(&c.Protocol, "auto")
 	fallback(&c.ConnectTimeout, connect)
@@ -93,7 +94,7 @@ func (c Config) withDefaults() Config {
 	fallback(&c.StopTimeout, 3*time.Second)
 	fallback(&c.MaxResponse, 16<<20)
 	fallback(&c.MaxConcurrent, 64)
-	fallback(&c.MaxSessions, 64)
+	fallback(&c.MaxSessions, sessions)
 	return c
 }
 

@@ -72,6 +72,9 @@ var (
 	// errStale: the session or process has gone and has not carried out the
 	// request, so that it can be sent once more over a new one.
 	errStale = errors.New("the session is gone")
+	// errLost: the session is to be used no more, and whether the request was
+	// carried out nobody knows.
+	errLost = errors.New("the session is lost")
 	// errBusy: a limit of ours is reached, which says nothing of the server.
 	errBusy = errors.New("busy")
 )

@@ -157,7 +157,9 @@ func (l *links) make(key string, peer Peer) *entry {
 	e.life, e.cancel = context.WithCancel(l.life)
 	l.entries[key] = e
 	l.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(e.life, l.connect)
+		// Nor does its release: a session that is begun and not ended would
+		// stay open at the server.
+		ctx, cancel := context.WithTimeout(l.life, l.connect)
 		defer cancel()
 		made, err := l.dial(ctx, peer)
 		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {

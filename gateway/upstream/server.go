@@ -238,6 +238,8 @@ func (s *server) over(ctx context.Context, e *entry, r request) (*mcp.Message, e
 	case errors.Is(err, errStale):
 		s.links.drop(e)
 		s.look() // the server has been restarted, perhaps with other tools
+	case errors.Is(err, errLost):
+		s.links.drop(e)
 	}
 	return m, err
 }

@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync"
@@ -33,7 +35,7 @@ func (w *web) initialize(ctx context.Context, peer Peer) (*session, error) {
 	s := &session{web: w, told: legacyLeg(), party: w.party(peer), heard: make(chan struct{})}
 	s.attended = sync.OnceFunc(func() { close(s.heard) })
 	if err := s.begin(ctx); err != nil {
-		s.party.close()
+		w.aside(ctx, func(context.Context) { s.close() }) // it may have begun at the server
 		return nil, err
 	}
 	return s, nil
@@ -112,8 +114,13 @@ func (s *session) exchange(ctx context.Context, r request) (*mcp.Message, http.H
 		s.abandon(ctx, r.method, id)
 		return nil, nil, ctx.Err()
 	}
-	if x.refused && s.id != "" && !s.lives(ctx) {
+	switch {
+	case s.id == "":
+	case x.refused && !s.lives(ctx):
 		return nil, nil, errStale
+	case turnedAway(err) && !s.pings(ctx):
+		// Some servers say so of a session that they have forgotten.
+		return nil, nil, fmt.Errorf("%w: %w", err, errLost)
 	}
 	return m, resp.Header, err
 }
@@ -143,16 +150,37 @@ func (s *session) exchangeOf(id mcp.ID) *exchange {
 	return s.under[id]
 }
 
+// turnedAway reports whether a server answered as it would to anybody whom it
+// does not want to, or cannot, serve.
+func turnedAway(err error) bool {
+	var e *httpError
+	if !errors.As(err, &e) {
+		return false
+	}
+	return e.status == http.StatusUnauthorized || e.status == http.StatusForbidden || e.status == http.StatusServiceUnavailable
+}
+
+// pings reports whether the server answers a ping in the session.
+func (s *session) pings(ctx context.Context) bool {
+	resp, err := s.ping(ctx)
+	return err == nil && resp >= 200 && resp <= 299
+}
+
+// ping returns the HTTP status that a ping in the session is answered with.
+func (s *session) ping(ctx context.Context) (status int, err error) {
+	resp, err := s.web.post(ctx, s.header(), mcp.NewRequest(mcp.NumberID(s.next.Add(1)), "ping", nil))
+	if err != nil {
+		return 0, err
+	}
+	resp.Body.Close()
+	return resp.StatusCode, nil
+}
+
 // lives finds out whether the server still knows the session after it has
 // refused a request with HTTP status 400. Some servers say so instead of 404.
 func (s *session) lives(ctx context.Context) bool {
-	m := mcp.NewRequest(mcp.NumberID(s.next.Add(1)), "ping", nil)
-	resp, err := s.web.post(ctx, s.header(), m)
-	if err != nil {
-		return true
-	}
-	resp.Body.Close()
-	return resp.StatusCode != http.StatusBadRequest && resp.StatusCode != http.StatusNotFound
+	status, err := s.ping(ctx)
+	return err != nil || status != http.StatusBadRequest && status != http.StatusNotFound
 }
 
 // abandon tells the server that nobody waits for a request any more, if that
