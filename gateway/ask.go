@@ -184,13 +184,7 @@ func exposeElicitation(object jsontext.Value, server string) (jsontext.Value, er
 
 // can reports whether the client said that it takes such requests.
 func (c *conversation) can(m *mcp.Message) bool {
-	capability := askCapability[m.Method]
-	return capability != "" && mcp.Declares(c.capabilities, capability)
-}
-
-// askCapability is the client's capability that a server's request needs.
-var askCapability = map[string]string{
-	mcp.MethodCreateMessage: "sampling", mcp.MethodElicit: "elicitation", mcp.MethodRootsList: "roots",
+	return mcp.Supports(c.capabilities, m.Method, m.Params)
 }
 
 // teller passes notifications on that belong to the use of a target. It is for
