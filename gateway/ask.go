@@ -89,14 +89,43 @@ func (x *exchange) progressed() {
 // have to be found first.
 const askWait = 10 * time.Minute
 
+// asks is what a server asks during one call.
+type asks struct {
+	mu   sync.Mutex
+	over bool
+	open sync.WaitGroup
+}
+
+func (a *asks) begin() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.over {
+		a.open.Add(1)
+	}
+	return !a.over
+}
+
+// end waits until the client has been told which of the requests it need not
+// answer any more: once it has its own answer, nothing follows on that stream.
+func (a *asks) end() {
+	a.mu.Lock()
+	a.over = true
+	a.mu.Unlock()
+	a.open.Wait()
+}
+
 // asker is how the backend asks the client during the use of a target.
-func (x *exchange) asker(t target) func(context.Context, *mcp.Message) *mcp.Message {
+func (x *exchange) asker(t target, during *asks) func(context.Context, *mcp.Message) *mcp.Message {
 	if x.era == mcp.Modern {
 		return func(_ context.Context, m *mcp.Message) *mcp.Message { return acrossEras(m) }
 	}
 	judge, talk := x.judge(), x.talk
 	_, sse := accepts(x.r.Header)
 	return func(ctx context.Context, m *mcp.Message) *mcp.Message {
+		if !during.begin() {
+			return refusedAsk(m, mcp.CodeInternal, "the call is over")
+		}
+		defer during.open.Done()
 		send := x.answer.event
 		if !sse {
 			send = talk.send
@@ -184,13 +213,7 @@ func exposeElicitation(object jsontext.Value, server string) (jsontext.Value, er
 
 // can reports whether the client said that it takes such requests.
 func (c *conversation) can(m *mcp.Message) bool {
-	capability := askCapability[m.Method]
-	return capability != "" && mcp.Declares(c.capabilities, capability)
-}
-
-// askCapability is the client's capability that a server's request needs.
-var askCapability = map[string]string{
-	mcp.MethodCreateMessage: "sampling", mcp.MethodElicit: "elicitation", mcp.MethodRootsList: "roots",
+	return mcp.Supports(c.capabilities, m.Method, m.Params)
 }
 
 // teller passes notifications on that belong to the use of a target. It is for

@@ -140,7 +140,7 @@ func (x *exchange) judgeInput(t target, result jsontext.Value, wish *mcp.InputRe
 	}
 	judge := x.judge()
 	for _, r := range read.Requests {
-		if !mcp.Declares(x.meta.Capabilities, askCapability[r.Method]) {
+		if !mcp.Supports(x.meta.Capabilities, r.Method, r.Params) {
 			return faultBackend(t.server, "broken", "server "+t.server+" asks for "+r.Method+", which the client does not support", nil)
 		}
 		if v := judge.asks(x.ctx, r.Method, t, r.Params); !v.allowed {

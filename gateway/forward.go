@@ -24,10 +24,12 @@ func (x *exchange) forward(now pinned, t target, u *use) *fault {
 	defer end()
 	stop := x.keepAlive()
 	from := time.Now()
+	during := &asks{}
 	answer, err := x.g.pool.Do(ctx, upstream.Call{
 		Server: t.server, Peer: x.peer(), Method: u.method, Params: u.params(t.own, sets...), LogLevel: x.logLevel(now, t.server),
-		Notify: x.passOn(t), Ask: x.asker(t),
+		Notify: x.passOn(t), Ask: x.asker(t, during),
 	})
+	during.end()
 	stop()
 	measure(&x.stages.upstream, from)
 	if err != nil {

@@ -49,6 +49,8 @@ _names contains sprintf("%s:%s", [input.resource.server, input.resource.uri])
 
 _keys contains input.method
 
+_keys contains input.arguments.message
+
 _keys contains name if some name in _names
 
 _keys contains sprintf("%s %s", [input.method, name]) if some name in _names

@@ -60,7 +60,7 @@ func (p *peer) message(id, method, params string) (body string, headers []string
 			p.t.Fatal(err)
 		}
 		params = string(edited)
-		headers = []string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", method}
+		headers = []string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", strings.Trim(method, "\x00")}
 		member := map[string]string{
 			"tools/call": "name", "prompts/get": "name", "resources/read": "uri",
 			"tasks/get": "taskId", "tasks/cancel": "taskId", "tasks/update": "taskId",
