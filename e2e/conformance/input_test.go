@@ -1,3 +1,4 @@
+//lint:file-ignore SA1019 Servers go on asking for what the newest revision deprecates.
 package conformance_test
 
 import (
