@@ -82,14 +82,16 @@ func (w *world) waitStarted(ctx context.Context) error {
 	}
 }
 
-// restart stops the gateway and starts another one with the same files. Sessions
-// are gone with the first.
-func (w *world) restart(ctx context.Context) error {
+// restart stops the gateway and starts another one with the same files. Clients
+// that do not keep their sessions begin anew.
+func (w *world) restart(ctx context.Context, keep bool) error {
 	if err := w.gate.stop(); err != nil {
 		return err
 	}
-	w.mu.Lock()
-	clear(w.sessions)
-	w.mu.Unlock()
+	if !keep {
+		w.mu.Lock()
+		clear(w.sessions)
+		w.mu.Unlock()
+	}
 	return w.startGateway(ctx)
 }

@@ -2,11 +2,9 @@ package cases
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/regogate/regogate/gateway/policy"
@@ -57,7 +55,7 @@ func play(ctx context.Context, env Env, spec Scene, vars map[string]string) (pro
 	if err != nil {
 		return []string{"the world does not start: " + err.Error()}
 	}
-	p := &player{world: w, env: env, named: map[string]*outcome{}}
+	p := &player{world: w, env: env, named: map[string]*outcome{}, base: used()}
 	for i := range spec.Steps {
 		p.step(ctx, fmt.Sprintf("steps[%d]", i), spec.Steps[i])
 	}
@@ -85,12 +83,14 @@ type player struct {
 	problems []string
 	named    map[string]*outcome // the last outcome of each step with a name
 	waiting  []*background
+	base     usage
 }
 
 // outcome is what came of one request.
 type outcome struct {
 	step    Step
 	reply   *reply
+	more    []*reply       // the pages after it
 	line    map[string]any // its log line, nil where it never got as far as the gateway's handler
 	records []*policy.Record
 }
@@ -211,32 +211,6 @@ func (p *player) requests(ctx context.Context, steps []Step) []string {
 		wait = 0 // what was not answered well need not have arrived
 	}
 	return append(problems, p.arrivedSince(from, steps, p.reserved(), wait)...)
-}
-
-// send sends all requests at once and waits for all that they leave behind.
-func (p *player) send(ctx context.Context, steps []Step) ([]*outcome, error) {
-	outcomes := make([]*outcome, len(steps))
-	ready := make([]outgoing, len(steps))
-	for i := range steps {
-		var err error
-		if ready[i], err = p.request(ctx, &steps[i]); err != nil {
-			return nil, err
-		}
-	}
-	errs := make([]error, len(steps))
-	var sending sync.WaitGroup
-	for i := range steps {
-		sending.Go(func() {
-			o := &outcome{step: steps[i], reply: exchange(ctx, p.gate.addr, ready[i])}
-			if id := o.reply.header.Get("X-Request-Id"); id != "" {
-				o.line, errs[i] = p.journal.request(ctx, id)
-				o.records = p.journal.recordsOf(id)
-			}
-			outcomes[i] = o
-		})
-	}
-	sending.Wait()
-	return outcomes, errors.Join(errs...)
 }
 
 func (p *player) judge(outcomes []*outcome) (problems []string) {
