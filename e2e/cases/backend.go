@@ -20,7 +20,7 @@ type Backend struct {
 	Pages        map[string]Page   `yaml:"pages"`   // of its tools, by cursor; "first" and "other" are what they say
 	Answers      map[string]string `yaml:"answers"` // by method: the exact JSON of the result
 	Replies      map[string]Reply  `yaml:"replies"` // by method: how an answer over HTTP is written
-	Gone         int               `yaml:"gone"`    // HTTP status for a session that is not known; 404 where 0
+	Gone         string            `yaml:"gone"`    // HTTP status for a session that is not known; 404 where empty
 	Streams      bool              `yaml:"streams"` // over HTTP, a GET opens the session's stream
 	SSE          SSE               `yaml:"sse"`
 	Mode         string            `yaml:"mode"` // see Action

@@ -42,6 +42,9 @@ func (w *world) startGateway(ctx context.Context) error {
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w.gate = &gate{addr: c.Listen, cancel: cancel, ended: make(chan error, 1)}
+	if w.proxy != nil {
+		w.proxy.point(c.Listen)
+	}
 	go func(ended chan<- error) { ended <- g.Run(running, l) }(w.gate.ended)
 	return w.waitStarted(ctx)
 }

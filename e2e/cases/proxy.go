@@ -12,20 +12,21 @@ import (
 type proxy struct {
 	l    net.Listener
 	idle time.Duration
-	to   func() string // the address that connections go to
 
 	mu    sync.Mutex
+	to    string // the address that connections go to
 	conns map[net.Conn]bool
 	over  bool
 	work  sync.WaitGroup
 }
 
-func newProxy(idle time.Duration, to func() string) (*proxy, error) {
+// newProxy returns a proxy that point has to give an address.
+func newProxy(idle time.Duration) (*proxy, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	p := &proxy{l: l, idle: idle, to: to, conns: map[net.Conn]bool{}}
+	p := &proxy{l: l, idle: idle, conns: map[net.Conn]bool{}}
 	p.work.Go(func() {
 		for {
 			c, err := l.Accept()
@@ -40,9 +41,21 @@ func newProxy(idle time.Duration, to func() string) (*proxy, error) {
 
 func (p *proxy) addr() string { return p.l.Addr().String() }
 
+func (p *proxy) point(to string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.to = to
+}
+
+func (p *proxy) target() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.to
+}
+
 func (p *proxy) serve(client net.Conn) {
 	defer client.Close()
-	server, err := net.Dial("tcp", p.to())
+	server, err := net.Dial("tcp", p.target())
 	if err != nil {
 		return
 	}

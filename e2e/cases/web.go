@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/regogate/regogate/gateway/mcp"
@@ -88,10 +89,12 @@ func (b *web) conversation(w http.ResponseWriter, r *http.Request) *conversation
 	switch version := r.Header.Get("MCP-Protocol-Version"); {
 	case id == "":
 		http.Error(w, "the session is missing", http.StatusBadRequest)
-	case c == nil && spec.Gone != 0:
-		http.Error(w, "the session is not known", spec.Gone)
 	case c == nil:
-		http.Error(w, "the session is not known", http.StatusNotFound)
+		status, err := strconv.Atoi(spec.Gone)
+		if err != nil {
+			status = http.StatusNotFound
+		}
+		http.Error(w, "the session is not known", status)
 	case version != spec.version() && !(version == "" && spec.version() < "2025-06-18"):
 		http.Error(w, "another revision was negotiated", http.StatusBadRequest)
 	default:

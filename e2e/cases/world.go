@@ -75,7 +75,7 @@ func start(ctx context.Context, spec World, keys *Keyring, dir string, vars map[
 		err = w.startGateway(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(err, w.close())
+		return nil, errors.Join(err, w.close(), errors.New("the log ends in:\n"+w.journal.tail(6)))
 	}
 	return w, nil
 }
@@ -121,7 +121,7 @@ func (w *world) open() error {
 		}
 	}
 	if w.spec.Proxy > 0 {
-		if w.proxy, err = newProxy(w.spec.Proxy, func() string { return w.gate.addr }); err != nil {
+		if w.proxy, err = newProxy(w.spec.Proxy); err != nil {
 			return err
 		}
 	}
