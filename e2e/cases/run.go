@@ -59,11 +59,11 @@ func play(ctx context.Context, env Env, spec Scene, vars map[string]string) (pro
 	for i := range spec.Steps {
 		p.step(ctx, fmt.Sprintf("steps[%d]", i), spec.Steps[i])
 	}
-	p.join(ctx)
+	p.join()
 	for i := range spec.Benign {
 		p.step(ctx, fmt.Sprintf("benign[%d]", i), spec.Benign[i])
 	}
-	p.join(ctx)
+	p.join()
 	if err := w.close(); err != nil {
 		p.problem("end", "the gateway ended with an error: "+err.Error())
 	}
@@ -254,18 +254,25 @@ func onlyCalls(steps []Step) []Step {
 	return steps
 }
 
-// join waits for what is under way and judges it.
-func (p *player) join(ctx context.Context) {
-	reserved := p.reserved()
+// join waits for what is under way and judges it. What arrived is compared with
+// all of it together: which message is whose cannot be told.
+func (p *player) join() {
+	if len(p.waiting) == 0 {
+		return
+	}
+	var all []Step
 	for _, b := range p.waiting {
 		outcomes := <-b.done
 		if outcomes == nil {
 			p.problem(b.label, "the requests could not be sent")
-			continue
 		}
-		for _, text := range append(p.judge(outcomes), p.arrivedSince(b.from, b.steps, reserved.inverse(), lateness)...) {
+		for _, text := range p.judge(outcomes) {
 			p.problem(b.label, text)
 		}
+		all = append(all, b.steps...)
+	}
+	for _, text := range p.arrivedSince(p.waiting[0].from, all, p.reserved().inverse(), lateness) {
+		p.problem("in the background", text)
 	}
 	p.waiting = nil
 }
