@@ -141,18 +141,18 @@ type Expect struct {
 	NotLogged []string          `yaml:"not_logged"` // and no line so far matches these
 	LogLines  int               `yaml:"log_lines"`  // the log has no more lines so far
 
-	Fetches   map[string]int `yaml:"fetches"`   // of an issuer's keys, in the whole scene, at most
-	Processes map[string]int `yaml:"processes"` // of a stdio backend that are alive
-	Starts    map[string]int `yaml:"starts"`    // of a stdio backend so far, at most
-	Events    []string       `yaml:"events"`    // of Read, or of an answer that is a stream: exactly so many, matching these expressions
-	Comments  int            `yaml:"comments"`  // of the same, at least
-	Open      bool           `yaml:"open"`      // of Read: the stream has not ended
-	Ended     bool           `yaml:"ended"`     // of Read: it has
-	Totals    map[string]int `yaml:"totals"`    // of each BACKEND/METHOD: exactly so many messages in the whole scene
-	Ran       map[string]int `yaml:"ran"`       // of each BACKEND/TOOL: exactly so many calls were carried out
-	Sessions  map[string]int `yaml:"sessions"`  // of a backend over HTTP or SSE that are open
-	Growth    *Growth        `yaml:"growth"`    // of the whole program; mark the case serial
-	Problems  []string       `yaml:"problems"`  // of Check: exactly these lines, or parts of them
+	Fetches   map[string]int   `yaml:"fetches"`   // of an issuer's keys, in the whole scene, at most
+	Processes map[string]int   `yaml:"processes"` // of a stdio backend that are alive
+	Starts    map[string]int   `yaml:"starts"`    // of a stdio backend so far, at most
+	Events    []string         `yaml:"events"`    // of Read, or of an answer that is a stream: exactly so many, matching these expressions
+	Comments  int              `yaml:"comments"`  // of the same, at least
+	Open      bool             `yaml:"open"`      // of Read: the stream has not ended
+	Ended     bool             `yaml:"ended"`     // of Read: it has
+	Totals    map[string]Codes `yaml:"totals"`    // of each BACKEND/METHOD: so many messages in the whole scene
+	Ran       map[string]Codes `yaml:"ran"`       // of each BACKEND/TOOL over HTTP or SSE: so many calls were carried out
+	Sessions  map[string]Codes `yaml:"sessions"`  // of a backend over HTTP or SSE: so many are open
+	Growth    *Growth          `yaml:"growth"`    // of the whole program; mark the case serial
+	Problems  []string         `yaml:"problems"`  // of Check: exactly these lines, or parts of them
 }
 
 // Growth is by how much more than at the first step of a world there may be.

@@ -35,46 +35,42 @@ func (p *player) storm(ctx context.Context, spec Storm) error {
 // comeAndGo is one client.
 func (p *player) comeAndGo(ctx context.Context, spec Storm, n int) error {
 	random := rand.New(rand.NewPCG(spec.Seed, uint64(n)))
-	moment := func() { time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond) }
-	session := fmt.Sprintf("storm-%d", n)
+	session := fmt.Sprintf("%d of storm %d of %s", n, spec.Seed, spec.Call)
 	if random.IntN(16) == 0 {
 		if err := p.reload("policy"); err != nil {
 			return err
 		}
 	}
-	out, err := p.request(ctx, &Step{Method: "GET", Session: session})
-	if err != nil {
-		return err
+	var out [3]outgoing
+	for i, s := range []Step{{Method: "GET", Session: session}, {Call: spec.Call, Session: session}, {Method: "DELETE", Session: session}} {
+		var err error
+		if out[i], err = p.request(ctx, &s); err != nil {
+			return err
+		}
 	}
-	stream, r := openStream(p.gate.addr, out.head)
+	listens, calls, ends := out[0], out[1], out[2]
+	stream, r := openStream(p.gate.addr, listens.head)
 	if stream == nil {
 		return fmt.Errorf("client %d gets no stream: status %d, %w", n, r.status, r.err)
 	}
 	defer stream.close()
-	if out, err = p.request(ctx, &Step{Call: spec.Call, Session: session}); err != nil {
-		return err
-	}
 	leave := make(chan struct{})
-	out.leave = leave
-	answered := make(chan *reply, 1)
-	go func() { answered <- exchange(ctx, p.gate.addr, out) }()
-	moment()
-	var ended *reply
+	calls.leave = leave
+	replies := make(chan *reply, 2)
+	go func() { replies <- exchange(ctx, p.gate.addr, calls) }()
+	time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
 	way := random.IntN(3)
-	if way != 0 {
+	if way != 0 { // drops its connections
 		close(leave)
-	}
-	if way != 1 {
-		if out, err = p.request(ctx, &Step{Method: "DELETE", Session: session}); err != nil {
-			return err
-		}
-		ended = exchange(ctx, p.gate.addr, out)
-	}
-	if way == 1 {
 		stream.conn.Close()
 	}
-	for _, r := range []*reply{<-answered, ended} {
-		if r != nil && r.status >= 500 {
+	if way != 1 { // says goodbye
+		replies <- exchange(ctx, p.gate.addr, ends)
+	} else {
+		replies <- &reply{}
+	}
+	for range 2 {
+		if r := <-replies; r.status >= 500 {
 			return fmt.Errorf("client %d was answered with status %d: %s", n, r.status, clip(string(r.body)))
 		}
 	}
