@@ -72,7 +72,7 @@ type Reply struct {
 // SSE is the manners of a server of the HTTP+SSE transport.
 type SSE struct {
 	Endpoint string `yaml:"endpoint"` // what its first event says, in which $SESSION is the session; a relative URL where empty
-	Late     bool   `yaml:"late"`     // the 202 comes after the answer
+	First    string `yaml:"first"`    // what comes first, 202 (the default) or answer
 }
 
 // Stdio is the manners of a stdio server.

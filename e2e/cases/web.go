@@ -152,7 +152,7 @@ func (b *web) serveMessage(w http.ResponseWriter, r *http.Request, m *mcp.Messag
 			}
 			c.send(string(b.answer(c.ctx, c.id, m)))
 		})
-		if b.manners().SSE.Late {
+		if b.manners().SSE.First == "answer" {
 			<-answered
 		}
 	}
