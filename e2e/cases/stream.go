@@ -59,6 +59,9 @@ func (s *stream) read(events *mcp.EventReader) {
 		if err != nil {
 			return
 		}
+		if len(e.Data) == 0 {
+			continue // no message, but where to resume
+		}
 		s.mu.Lock()
 		s.data = append(s.data, string(e.Data))
 		s.mu.Unlock()

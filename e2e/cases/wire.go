@@ -161,7 +161,8 @@ func (r *reply) read(conn net.Conn, head bool) {
 	}
 }
 
-// eventData returns the data of all events of a stream that is over.
+// eventData returns the data of all events of a stream that is over. One
+// without data is no message.
 func eventData(body []byte) (all [][]byte) {
 	events := mcp.NewEventReader(bytes.NewReader(body), len(body)+1)
 	for {
@@ -169,7 +170,9 @@ func eventData(body []byte) (all [][]byte) {
 		if err != nil {
 			return all
 		}
-		all = append(all, e.Data)
+		if len(e.Data) > 0 {
+			all = append(all, e.Data)
+		}
 	}
 }
 
