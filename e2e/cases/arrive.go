@@ -100,6 +100,9 @@ func compareArrivals(got []arrived, steps []Step, but kinds) (problems []string,
 
 func (w *Arrival) check(a *arrived) []string {
 	problems := w.Probe.check(a.body)
+	if w.Of != "" && a.of != w.Of {
+		problems = append(problems, fmt.Sprintf("it names a call of %q, want one of %s", a.of, w.Of))
+	}
 	for name, expression := range w.Headers {
 		if text := like(strings.Join(a.header.Values(name), "\n"), expression); text != "" {
 			problems = append(problems, "header "+name+": "+text)

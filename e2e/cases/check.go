@@ -94,38 +94,3 @@ func (e *Expect) lines(who string, got []string) (problems []string) {
 	}
 	return problems
 }
-
-// opens opens the step's GET stream.
-func (p *player) opens(ctx context.Context, s *Step) []string {
-	s.Method = "GET"
-	out, err := p.request(ctx, s)
-	if err != nil {
-		return []string{err.Error()}
-	}
-	stream, r := openStream(p.gate.addr, out.head)
-	if stream != nil {
-		p.mu.Lock()
-		p.streams[s.Opens] = stream
-		p.mu.Unlock()
-	}
-	return (&outcome{step: *s, reply: r}).judge(nil)
-}
-
-// read compares the events that a stream has brought so far.
-func (p *player) read(s *Step) []string {
-	stream := p.streams[s.Read]
-	if stream == nil {
-		return []string{"no stream " + s.Read + " was opened"}
-	}
-	got := stream.events()
-	if len(got) != len(s.Expect.Events) {
-		return []string{fmt.Sprintf("%d events have come, want %d: %q", len(got), len(s.Expect.Events), got)}
-	}
-	var problems []string
-	for i, expression := range s.Expect.Events {
-		if text := like(got[i], expression); text != "" {
-			problems = append(problems, text)
-		}
-	}
-	return problems
-}

@@ -42,6 +42,9 @@ func (w *world) startGateway(ctx context.Context) error {
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w.gate = &gate{addr: c.Listen, cancel: cancel, ended: make(chan error, 1)}
+	if w.proxy != nil {
+		w.proxy.point(c.Listen)
+	}
 	go func(ended chan<- error) { ended <- g.Run(running, l) }(w.gate.ended)
 	return w.waitStarted(ctx)
 }
@@ -82,14 +85,16 @@ func (w *world) waitStarted(ctx context.Context) error {
 	}
 }
 
-// restart stops the gateway and starts another one with the same files. Sessions
-// are gone with the first.
-func (w *world) restart(ctx context.Context) error {
+// restart stops the gateway and starts another one with the same files. Clients
+// that do not keep their sessions begin anew.
+func (w *world) restart(ctx context.Context, keep bool) error {
 	if err := w.gate.stop(); err != nil {
 		return err
 	}
-	w.mu.Lock()
-	clear(w.sessions)
-	w.mu.Unlock()
+	if !keep {
+		w.mu.Lock()
+		clear(w.sessions)
+		w.mu.Unlock()
+	}
 	return w.startGateway(ctx)
 }

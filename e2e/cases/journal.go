@@ -167,9 +167,13 @@ func (j *journal) tail(n int) string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var out []string
-	for _, line := range j.lines[max(0, len(j.lines)-n):] {
-		out = append(out, clip(line))
+	for _, line := range slices.Backward(j.lines) {
+		// While a world starts it is asked again and again.
+		if len(out) < n && !strings.Contains(line, `"path":"/readyz"`) {
+			out = append(out, clip(line))
+		}
 	}
+	slices.Reverse(out)
 	return strings.Join(out, "\n")
 }
 

@@ -19,8 +19,10 @@ import (
 func (o *outcome) judge(other *outcome) []string {
 	e, r := &o.step.Expect, o.reply
 	switch {
-	case e.Closed && r.closed:
+	case e.Closed && r.closed, e.Refused && r.refused:
 		return nil
+	case e.Refused:
+		return []string{fmt.Sprintf("the connection was not refused: status %d, %v", r.status, r.err)}
 	case e.Closed:
 		return []string{fmt.Sprintf("the connection was not just closed: status %d, %v", r.status, r.err)}
 	case r.err != nil:
@@ -28,7 +30,7 @@ func (o *outcome) judge(other *outcome) []string {
 	}
 	var problems []string
 	for _, check := range []func(*outcome) []string{
-		(*outcome).judgeHTTP, (*outcome).judgeMessage, (*outcome).judgeList, (*outcome).judgeTrace,
+		(*outcome).judgeHTTP, (*outcome).judgeMessage, (*outcome).judgeList, (*outcome).judgeStream, (*outcome).judgeTrace,
 	} {
 		problems = append(problems, check(o)...)
 	}
@@ -112,19 +114,50 @@ func (o *outcome) judgeList() []string {
 	if want == nil {
 		return nil
 	}
-	tools, err := mcp.Elements(at(o.reply.message(), "/result/tools"))
-	if err != nil {
-		return []string{"the result has no array of tools"}
-	}
 	got := []string{}
-	for _, t := range tools {
-		name, _ := mcp.Text(at(t, "/name"))
-		got = append(got, name)
+	for _, page := range append([]*reply{o.reply}, o.more...) {
+		tools, err := mcp.Elements(at(page.message(), "/result/tools"))
+		if err != nil {
+			return []string{"the result has no array of tools"}
+		}
+		for _, t := range tools {
+			name, _ := mcp.Text(at(t, "/name"))
+			got = append(got, name)
+		}
 	}
 	if !slices.Equal(got, want) {
 		return []string{fmt.Sprintf("the list is %q, want %q", got, want)}
 	}
 	return nil
+}
+
+// judgeStream compares the events and comments of an answer that is a stream.
+func (o *outcome) judgeStream() []string {
+	e := &o.step.Expect
+	if e.Events == nil && e.Comments == 0 {
+		return nil
+	}
+	var got []string
+	for _, data := range o.reply.events {
+		got = append(got, string(data))
+	}
+	return e.stream(got, comments(o.reply.body))
+}
+
+// stream compares what a stream has brought.
+func (e *Expect) stream(events []string, comments int) (problems []string) {
+	if comments < e.Comments {
+		problems = append(problems, fmt.Sprintf("%d comments have come, want %d", comments, e.Comments))
+	}
+	if len(events) != len(e.Events) {
+		return append(problems, fmt.Sprintf("%d events have come, want %d: %q", len(events), len(e.Events), events))
+	}
+	for i, expression := range e.Events {
+		if text := like(events[i], expression); text != "" {
+			problems = append(problems, text)
+		}
+	}
+	return problems
 }
 
 // judgeTrace looks at the decision records and the log line.

@@ -69,7 +69,11 @@ func (s *Step) message() string {
 		}
 		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":` + string(mcp.String(s.Call)) + `,"arguments":` + arguments + meta + `}}`
 	case s.List:
-		return `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + strings.TrimPrefix(meta, ",") + `}}`
+		params := strings.TrimSuffix(strings.TrimPrefix(s.Arguments, "{"), "}")
+		if params == "" {
+			meta = strings.TrimPrefix(meta, ",")
+		}
+		return `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + params + meta + `}}`
 	}
 	return ""
 }

@@ -2,11 +2,9 @@ package cases
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/regogate/regogate/gateway/policy"
@@ -57,15 +55,15 @@ func play(ctx context.Context, env Env, spec Scene, vars map[string]string) (pro
 	if err != nil {
 		return []string{"the world does not start: " + err.Error()}
 	}
-	p := &player{world: w, env: env, named: map[string]*outcome{}}
+	p := &player{world: w, env: env, named: map[string]*outcome{}, base: used()}
 	for i := range spec.Steps {
 		p.step(ctx, fmt.Sprintf("steps[%d]", i), spec.Steps[i])
 	}
-	p.join(ctx)
+	p.join()
 	for i := range spec.Benign {
 		p.step(ctx, fmt.Sprintf("benign[%d]", i), spec.Benign[i])
 	}
-	p.join(ctx)
+	p.join()
 	if err := w.close(); err != nil {
 		p.problem("end", "the gateway ended with an error: "+err.Error())
 	}
@@ -85,12 +83,14 @@ type player struct {
 	problems []string
 	named    map[string]*outcome // the last outcome of each step with a name
 	waiting  []*background
+	base     usage
 }
 
 // outcome is what came of one request.
 type outcome struct {
 	step    Step
 	reply   *reply
+	more    []*reply       // the pages after it
 	line    map[string]any // its log line, nil where it never got as far as the gateway's handler
 	records []*policy.Record
 }
@@ -213,32 +213,6 @@ func (p *player) requests(ctx context.Context, steps []Step) []string {
 	return append(problems, p.arrivedSince(from, steps, p.reserved(), wait)...)
 }
 
-// send sends all requests at once and waits for all that they leave behind.
-func (p *player) send(ctx context.Context, steps []Step) ([]*outcome, error) {
-	outcomes := make([]*outcome, len(steps))
-	ready := make([]outgoing, len(steps))
-	for i := range steps {
-		var err error
-		if ready[i], err = p.request(ctx, &steps[i]); err != nil {
-			return nil, err
-		}
-	}
-	errs := make([]error, len(steps))
-	var sending sync.WaitGroup
-	for i := range steps {
-		sending.Go(func() {
-			o := &outcome{step: steps[i], reply: exchange(ctx, p.gate.addr, ready[i])}
-			if id := o.reply.header.Get("X-Request-Id"); id != "" {
-				o.line, errs[i] = p.journal.request(ctx, id)
-				o.records = p.journal.recordsOf(id)
-			}
-			outcomes[i] = o
-		})
-	}
-	sending.Wait()
-	return outcomes, errors.Join(errs...)
-}
-
 func (p *player) judge(outcomes []*outcome) (problems []string) {
 	for _, o := range outcomes {
 		problems = append(problems, o.judge(p.named[o.step.Expect.SameAs])...)
@@ -280,18 +254,25 @@ func onlyCalls(steps []Step) []Step {
 	return steps
 }
 
-// join waits for what is under way and judges it.
-func (p *player) join(ctx context.Context) {
-	reserved := p.reserved()
+// join waits for what is under way and judges it. What arrived is compared with
+// all of it together: which message is whose cannot be told.
+func (p *player) join() {
+	if len(p.waiting) == 0 {
+		return
+	}
+	var all []Step
 	for _, b := range p.waiting {
 		outcomes := <-b.done
 		if outcomes == nil {
 			p.problem(b.label, "the requests could not be sent")
-			continue
 		}
-		for _, text := range append(p.judge(outcomes), p.arrivedSince(b.from, b.steps, reserved.inverse(), lateness)...) {
+		for _, text := range p.judge(outcomes) {
 			p.problem(b.label, text)
 		}
+		all = append(all, b.steps...)
+	}
+	for _, text := range p.arrivedSince(p.waiting[0].from, all, p.reserved().inverse(), lateness) {
+		p.problem("in the background", text)
 	}
 	p.waiting = nil
 }

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/regogate/regogate/gateway"
 	"github.com/regogate/regogate/gateway/mcp"
 	"github.com/regogate/regogate/gateway/upstream"
 	"github.com/regogate/regogate/registry/strictyaml"
@@ -28,10 +29,8 @@ const DoubleEnv = "REGOGATE_CASES_DOUBLE"
 // manners is what that file says.
 type manners struct {
 	Name   string
-	Era    string
 	Record string // file to which every line that is read is appended, after the process id
-	Tools  []Tool
-	Stdio  Stdio
+	Backend
 }
 
 // pipe is a backend over stdio: the program that runs the cases, started again.
@@ -50,7 +49,9 @@ func newPipe(name string, spec Backend, dir string, log *arrivals) (*pipe, upstr
 	if err != nil {
 		return nil, upstream.Config{}, err
 	}
-	data, err := json.Marshal(manners{Name: name, Era: spec.Era, Record: p.record, Tools: spec.Tools, Stdio: spec.Stdio})
+	told := spec
+	told.Config = gateway.Server{} // the gateway's business
+	data, err := json.Marshal(manners{Name: name, Record: p.record, Backend: told})
 	if err != nil {
 		return nil, upstream.Config{}, err
 	}
@@ -135,7 +136,7 @@ func Double(file string) error {
 	if err := json.Unmarshal(data, &d.manners); err != nil {
 		return err
 	}
-	d.script = newScript(d.Name, d.Era, d.Tools)
+	d.script = newScript(d.Name, d.Backend)
 	if err := d.note("started"); err != nil {
 		return err
 	}
@@ -228,7 +229,7 @@ func (d *double) reply(m *mcp.Message) {
 	if d.Stdio.CRLF {
 		end = "\r\n"
 	}
-	answer := string(d.script.answer(context.Background(), m)) + end
+	answer := string(d.script.answer(context.Background(), "", m)) + end
 	if d.Stdio.Twice {
 		answer = `{"jsonrpc":"2.0","id":987654321,"result":{"stray":true}}` + end + answer + answer
 	}

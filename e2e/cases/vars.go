@@ -1,7 +1,9 @@
 package cases
 
 import (
+	"compress/gzip"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -56,6 +58,11 @@ func generated(name string) (string, error) {
 	first, second, _ := strings.Cut(rest, " ")
 	n, err := strconv.Atoi(first)
 	switch {
+	case word == "gzip":
+		var out strings.Builder
+		zip := gzip.NewWriter(&out)
+		_, err := zip.Write([]byte(rest))
+		return out.String(), errors.Join(err, zip.Close())
 	case word == "base64":
 		return base64.StdEncoding.EncodeToString([]byte(rest)), nil
 	case err != nil:

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/regogate/regogate/gateway/mcp"
@@ -20,21 +21,23 @@ import (
 type outgoing struct {
 	head    string // request line, headers and the empty line
 	body    string
-	filler  int64         // so many bytes of filler follow
-	chunked bool          // as chunks
-	pace    time.Duration // between two bytes of the body, or of the head where there is none
+	filler  int64           // so many bytes of filler follow
+	chunked bool            // as chunks
+	pace    time.Duration   // between two bytes of the body, or of the head where there is none
+	leave   <-chan struct{} // closed when the client closes the connection, whatever came; may be nil
 }
 
 // reply is what came back.
 type reply struct {
-	status int
-	header http.Header
-	body   []byte
-	events [][]byte // the data of the events, where the body is a stream
-	closed bool     // the connection ended without an answer
-	taken  int64    // bytes of the request that could be sent
-	took   time.Duration
-	err    error
+	status  int
+	header  http.Header
+	body    []byte
+	events  [][]byte // the data of the events, where the body is a stream
+	closed  bool     // the connection ended without an answer
+	refused bool     // there was no connection
+	taken   int64    // bytes of the request that could be sent
+	took    time.Duration
+	err     error
 }
 
 // patience is how long an answer is waited for. It only ends what hangs.
@@ -47,9 +50,18 @@ func exchange(ctx context.Context, addr string, out outgoing) *reply {
 	r := &reply{}
 	conn, err := (&net.Dialer{Timeout: patience}).DialContext(ctx, "tcp", addr)
 	if err != nil {
-		r.err = err
+		r.err, r.refused = err, errors.Is(err, syscall.ECONNREFUSED)
 		return r
 	}
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-out.leave:
+			conn.Close()
+		case <-over:
+		}
+	}()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	_ = conn.SetDeadline(began.Add(patience))
 	var taken atomic.Int64
@@ -149,7 +161,8 @@ func (r *reply) read(conn net.Conn, head bool) {
 	}
 }
 
-// eventData returns the data of all events of a stream that is over.
+// eventData returns the data of all events of a stream that is over. One
+// without data is no message.
 func eventData(body []byte) (all [][]byte) {
 	events := mcp.NewEventReader(bytes.NewReader(body), len(body)+1)
 	for {
@@ -157,7 +170,9 @@ func eventData(body []byte) (all [][]byte) {
 		if err != nil {
 			return all
 		}
-		all = append(all, e.Data)
+		if len(e.Data) > 0 {
+			all = append(all, e.Data)
+		}
 	}
 }
 

@@ -43,6 +43,7 @@ type world struct {
 	pipes   map[string]*pipe
 	issuers map[string]*issuer
 	trap    *trap
+	proxy   *proxy
 	redis   *miniredis.Miniredis
 	arrived *arrivals
 	journal *journal
@@ -54,6 +55,7 @@ type world struct {
 	tokens   map[string]string
 	sessions map[string]string
 	streams  map[string]*stream
+	saved    int // how often a file was saved anew
 }
 
 // start brings up the world that spec describes, with its files under dir. Where
@@ -73,7 +75,7 @@ func start(ctx context.Context, spec World, keys *Keyring, dir string, vars map[
 		err = w.startGateway(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(err, w.close())
+		return nil, errors.Join(err, w.close(), errors.New("the log ends in:\n"+w.journal.tail(6)))
 	}
 	return w, nil
 }
@@ -112,10 +114,15 @@ func (w *world) open() error {
 		}
 	}
 	for name, b := range w.spec.Backends {
-		if b.Transport == "" || b.Transport == "http" {
-			if w.webs[name], err = newWeb(name, b, w.arrived); err != nil {
+		if b.overHTTP() {
+			if w.webs[name], err = newWeb(name, w.arrived); err != nil {
 				return err
 			}
+		}
+	}
+	if w.spec.Proxy > 0 {
+		if w.proxy, err = newProxy(w.spec.Proxy); err != nil {
+			return err
 		}
 	}
 	if w.spec.Redis {
@@ -131,7 +138,7 @@ func (w *world) open() error {
 	}
 	for name, b := range w.webs {
 		spec := w.spec.Backends[name]
-		b.offer(spec.Tools)
+		b.become(spec)
 		if err := b.turn(spec.Mode, spec.For); err != nil {
 			return err
 		}
@@ -195,7 +202,7 @@ func (w *world) server(name string, b Backend) (gateway.Server, error) {
 		return s, nil
 	}
 	if b.Transport != "stdio" {
-		s.URL = w.webs[name].url() + "/mcp"
+		s.URL = w.webs[name].url() + path
 		return s, nil
 	}
 	p, c, err := newPipe(name, b, w.dir, w.arrived)
@@ -293,11 +300,15 @@ func (w *world) close() error {
 	}
 	w.mu.Unlock()
 	var err error
+	if w.proxy != nil {
+		w.proxy.close()
+	}
 	if w.gate != nil {
 		err = w.gate.stop()
 	}
 	for _, b := range w.webs {
 		b.down()
+		b.forget()
 	}
 	for _, i := range w.issuers {
 		i.down()
@@ -319,6 +330,11 @@ func (w *world) faults() []string {
 	}
 	if _, err := w.gather(); err != nil {
 		out = append(out, err.Error())
+	}
+	for name := range w.pipes {
+		if n := w.left(name); n > 0 {
+			out = append(out, fmt.Sprintf("%d processes of %s live on", n, name))
+		}
 	}
 	for _, a := range w.arrived.since(0) {
 		if holdsAny(fmt.Sprint(a.header)+string(a.body), w.secrets) {
