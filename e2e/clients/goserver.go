@@ -2,7 +2,6 @@ package clients
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -98,14 +97,21 @@ func logs(ctx context.Context, r *mcp.CallToolRequest, in spoken) (*mcp.CallTool
 	return said("logged"), nil, nil
 }
 
+const nameSchema = jsonSchema(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)
+
+// jsonSchema is one as text.
+type jsonSchema string
+
+// MarshalJSON returns the text as it is.
+func (s jsonSchema) MarshalJSON() ([]byte, error) { return []byte(s), nil }
+
 // who asks for a name by a result that requires input.
 func who(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
 	if answer, ok := r.Params.InputResponses["who"].(*mcp.ElicitResult); ok {
 		return said(fmt.Sprintf("%s %v", answer.Action, answer.Content["name"])), nil, nil
 	}
-	schema := json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)
 	return &mcp.CallToolResult{
-		InputRequests: mcp.InputRequestMap{"who": &mcp.ElicitParams{Message: "Who is calling?", RequestedSchema: schema}},
+		InputRequests: mcp.InputRequestMap{"who": &mcp.ElicitParams{Message: "Who is calling?", RequestedSchema: nameSchema}},
 	}, nil, nil
 }
 
