@@ -11,13 +11,19 @@ import (
 )
 
 // NewAsker starts a server of the Go SDK that speaks the legacy era alone, over
-// Streamable HTTP, and returns its URL. Its tools are person, model and roots:
-// each asks the client for what it is called, and says what came of that. It
-// ends with the test.
+// Streamable HTTP, and returns its URL. Its tools person, model and roots ask
+// the client for what they are called, and say what came of that; touch tells
+// that its two resources, ask://notes/first and ask://notes/second, were
+// updated, the second one first. It ends with the test.
 func NewAsker(t testing.TB) (url string) {
 	t.Helper()
 	server := mcp.NewServer(&mcp.Implementation{Name: "asker", Version: "1.0.0"},
-		&mcp.ServerOptions{SupportedProtocolVersions: []string{legacyRevision}})
+		&mcp.ServerOptions{
+			SupportedProtocolVersions: []string{legacyRevision},
+			SubscribeHandler:          func(context.Context, *mcp.SubscribeRequest) error { return nil },
+			UnsubscribeHandler:        func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
+		})
+	addNotes(server, "ask")
 	for name, ask := range map[string]func(context.Context, *mcp.ServerSession) (string, error){
 		"person": askPerson, "model": askModel, "roots": askRoots,
 	} {

@@ -88,7 +88,12 @@ func (s *shares) notAllowed(t *testing.T, client clients.Client) {
 // notSupported has a server ask a client that declares nothing.
 func (s *shares) notSupported(t *testing.T, client clients.Client) {
 	spec := clients.Spec{URL: s.URL + "/mcp", Token: s.tokens[owner], Era: clients.Legacy}
-	s.run(t, client, spec, asks(func(string) func(*testing.T, clients.CallResult) { return fails("") }))
+	s.run(t, client, spec, asks(func(ask string) func(*testing.T, clients.CallResult) {
+		return fails(map[string]string{
+			"person": "client does not support elicitation", // says the server, which knows it already
+			"model":  "the client does not support sampling/createMessage", "roots": "the client does not support roots/list",
+		}[ask])
+	}))
 }
 
 // everythingAsks has server-everything ask, by the tools that it has only for
@@ -118,7 +123,13 @@ func (s *shares) acrossEras(t *testing.T, client clients.Client, era clients.Era
 		steps = append(steps, step{call: clients.Call{Name: server + "__ask"}, want: want})
 	}
 	if era != clients.Legacy {
-		steps = append(steps, asks(func(string) func(*testing.T, clients.CallResult) { return fails("") })...)
+		const reason = "the client speaks MCP 2026-07-28, in which servers send no requests: "
+		steps = append(steps, asks(func(ask string) func(*testing.T, clients.CallResult) {
+			return fails(map[string]string{
+				"person": "client does not support elicitation", // since a server is not told of what it cannot ask for
+				"model":  reason + "sampling/createMessage cannot reach it", "roots": reason + "roots/list cannot reach it",
+			}[ask])
+		})...)
 	}
 	s.run(t, client, s.answers(era, owner), steps)
 }
