@@ -2,10 +2,10 @@ package clients
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,7 +16,7 @@ import (
 
 // GoServer is a server of the Go SDK that speaks 2026-07-28 alone, over
 // Streamable HTTP. It offers what ts-server.mjs does, and one tool more: touch
-// tells that the first note was updated.
+// tells that its notes were updated, the second one first.
 type GoServer struct {
 	URL       string
 	server    *mcp.Server
@@ -36,7 +36,7 @@ func NewGoServer(t testing.TB, scheme string) *GoServer {
 		UnsubscribeHandler:        func(context.Context, *mcp.UnsubscribeRequest) error { return nil },
 		SupportedProtocolVersions: []string{modernRevision},
 	})
-	m.addTools(scheme)
+	m.addTools()
 	m.addPrompts()
 	m.addResources(scheme)
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return m.server },
@@ -75,17 +75,13 @@ type spoken struct {
 	Message string `json:"message"`
 }
 
-func (m *GoServer) addTools(scheme string) {
+func (m *GoServer) addTools() {
 	mcp.AddTool(m.server, &mcp.Tool{Name: "ask"}, who)
 	mcp.AddTool(m.server, &mcp.Tool{Name: "count"}, m.count)
 	mcp.AddTool(m.server, &mcp.Tool{Name: "echo"}, func(_ context.Context, _ *mcp.CallToolRequest, in spoken) (*mcp.CallToolResult, any, error) {
 		return said("Echo: " + in.Message), nil, nil
 	})
 	mcp.AddTool(m.server, &mcp.Tool{Name: "log"}, logs)
-	mcp.AddTool(m.server, &mcp.Tool{Name: "touch"}, func(ctx context.Context, _ *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-		err := m.server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: scheme + "://notes/first"})
-		return said("touched"), nil, err
-	})
 }
 
 func logs(ctx context.Context, r *mcp.CallToolRequest, in spoken) (*mcp.CallToolResult, any, error) {
@@ -98,14 +94,21 @@ func logs(ctx context.Context, r *mcp.CallToolRequest, in spoken) (*mcp.CallTool
 	return said("logged"), nil, nil
 }
 
+const nameSchema = jsonSchema(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)
+
+// jsonSchema is one as text.
+type jsonSchema string
+
+// MarshalJSON returns the text as it is.
+func (s jsonSchema) MarshalJSON() ([]byte, error) { return []byte(s), nil }
+
 // who asks for a name by a result that requires input.
 func who(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
 	if answer, ok := r.Params.InputResponses["who"].(*mcp.ElicitResult); ok {
 		return said(fmt.Sprintf("%s %v", answer.Action, answer.Content["name"])), nil, nil
 	}
-	schema := json.RawMessage(`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`)
 	return &mcp.CallToolResult{
-		InputRequests: mcp.InputRequestMap{"who": &mcp.ElicitParams{Message: "Who is calling?", RequestedSchema: schema}},
+		InputRequests: mcp.InputRequestMap{"who": &mcp.ElicitParams{Message: "Who is calling?", RequestedSchema: nameSchema}},
 	}, nil, nil
 }
 
@@ -148,13 +151,28 @@ func (m *GoServer) addPrompts() {
 }
 
 func (m *GoServer) addResources(scheme string) {
-	read := func(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-		uri := r.Params.URI
-		contents := []*mcp.ResourceContents{{URI: uri, MIMEType: "text/plain", Text: "This is " + uri + "."}}
-		return &mcp.ReadResourceResult{Contents: contents}, nil
-	}
-	for _, name := range []string{"first", "second"} {
-		m.server.AddResource(&mcp.Resource{Name: name, URI: scheme + "://notes/" + name}, read)
-	}
+	addNotes(m.server, scheme)
 	m.server.AddResourceTemplate(&mcp.ResourceTemplate{Name: "items", URITemplate: scheme + "://items/{id}"}, read)
+}
+
+func read(_ context.Context, r *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	uri := r.Params.URI
+	contents := []*mcp.ResourceContents{{URI: uri, MIMEType: "text/plain", Text: "This is " + uri + "."}}
+	return &mcp.ReadResourceResult{Contents: contents}, nil
+}
+
+// addNotes adds two resources, and the tool that tells of their updates.
+func addNotes(server *mcp.Server, scheme string) {
+	uris := []string{scheme + "://notes/first", scheme + "://notes/second"}
+	for _, uri := range uris {
+		server.AddResource(&mcp.Resource{Name: uri, URI: uri}, read)
+	}
+	mcp.AddTool(server, &mcp.Tool{Name: "touch"}, func(ctx context.Context, _ *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		for _, uri := range slices.Backward(uris) {
+			if err := server.ResourceUpdated(ctx, &mcp.ResourceUpdatedNotificationParams{URI: uri}); err != nil {
+				return nil, nil, err
+			}
+		}
+		return said("touched"), nil, nil
+	})
 }

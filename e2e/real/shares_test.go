@@ -25,6 +25,7 @@ const (
 	piped   = "c-piped"   // server-everything over stdio
 	rested  = "d-rested"  // the same over Streamable HTTP
 	sent    = "e-sent"    // the same over HTTP+SSE
+	asker   = "g-asker"   // of the Go SDK, legacy, over HTTP: it asks its clients
 	strange = "f-strange" // server-sequential-thinking, which the registry does not know
 )
 
@@ -32,6 +33,7 @@ const (
 const (
 	owner = "owner"
 	guest = "guest"
+	mute  = "mute" // whom no server may ask anything
 )
 
 // thing is one thing as its server offers it: input.tool, input.prompt or
@@ -95,7 +97,7 @@ func newShares(t *testing.T) *shares {
 	stand := &stand{dir: dir, recorders: map[string]recorder{}, tokens: map[string]string{}}
 	s := &shares{recorders: stand.recorders, tokens: stand.tokens, policies: filepath.Join("testdata", "shares")}
 	stand.issuer = newIssuer(t, dir, "first")
-	for _, persona := range []string{owner, guest} {
+	for _, persona := range []string{owner, guest, mute} {
 		s.tokens[persona] = stand.issuer.token(t, persona, "1h")
 	}
 	s.notes = clients.NewGoServer(t, "go")
@@ -104,6 +106,7 @@ func newShares(t *testing.T) *shares {
 		notes:  s.notes.URL,
 		rested: clients.Everything(t.Context(), t, clients.StreamableHTTP),
 		sent:   clients.Everything(t.Context(), t, clients.SSE),
+		asker:  clients.NewAsker(t),
 	} {
 		s.ask(t, server, transportTo(url))
 		front := newRelay(t, url)
@@ -151,7 +154,7 @@ func transportTo(url string) mcp.Transport {
 
 // ownerOf says whose a server is; "" is nobody's.
 func ownerOf(server string) string {
-	return map[string]string{notes: "notes", papers: "notes", piped: "platform", rested: "platform", sent: "platform"}[server]
+	return map[string]string{notes: "notes", papers: "notes", piped: "platform", rested: "platform", sent: "platform", asker: "asker"}[server]
 }
 
 // ask asks a server itself what it offers, of everything that servers have.
@@ -207,7 +210,7 @@ func fatal(t testing.TB, err error) {
 func (s *shares) register(t *testing.T, path string) {
 	t.Helper()
 	servers := map[string]any{}
-	for _, server := range []string{notes, papers, piped, rested, sent} {
+	for _, server := range []string{notes, papers, piped, rested, sent, asker} {
 		tools := map[string]any{}
 		for _, o := range s.things {
 			if o.kind == tool && o.Server == server {
