@@ -101,7 +101,7 @@ func TestRedis(t *testing.T) {
 	if !lists("list_charges", "get_charge") {
 		t.Fatal("the list is another one at first")
 	}
-	if keys := cache.keys(t.Context(), t); len(keys) != 1 || !strings.HasPrefix(keys[0], "real:v1:catalogue:") {
+	if keys := cache.keys(t.Context(), t); len(keys) != 1 || !strings.HasPrefix(keys[0], "real:v2:catalogue:") {
 		t.Errorf("in Redis are %v, want the catalogue", keys)
 	}
 

@@ -85,6 +85,8 @@ type message struct {
 	raw    string
 	Method string
 	Params struct{ Name string }
+
+	refusal bool // the policy's, of a request of the server to its client
 }
 
 func parse(t testing.TB, raw []byte) message {
@@ -93,6 +95,7 @@ func parse(t testing.TB, raw []byte) message {
 	if err := json.Unmarshal(raw, &m); err != nil {
 		t.Fatalf("a server was sent what is no message: %v: %s", err, raw)
 	}
+	m.refusal = m.Method == "" && strings.HasSuffix(strings.TrimSpace(m.raw), `,"error":{"code":403,"message":"the policy does not allow this request to the client"}}`)
 	return m
 }
 
