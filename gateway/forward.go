@@ -20,13 +20,20 @@ func (x *exchange) forward(now pinned, t target, u *use) *fault {
 		}
 		sets = append(sets, mcp.SetRequestState(state))
 	}
+	params, level := u.params(t.own, sets...), x.logLevel(now, t.server)
+	if level == "" && x.meta.LogLevel != "" { // the policy does not let it ask
+		var err error
+		if params, err = mcp.EditMeta(params, mcp.Set{Name: mcp.MetaLogLevel}); err != nil {
+			return faultInternal(err)
+		}
+	}
 	ctx, end := x.callContext()
 	defer end()
 	stop := x.keepAlive()
 	from := time.Now()
 	during := &asks{}
 	answer, err := x.g.pool.Do(ctx, upstream.Call{
-		Server: t.server, Peer: x.peer(), Method: u.method, Params: u.params(t.own, sets...), LogLevel: x.logLevel(now, t.server),
+		Server: t.server, Peer: x.peer(), Method: u.method, Params: params, LogLevel: level,
 		Notify: x.passOn(t), Ask: x.asker(t, during),
 	})
 	during.end()

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -74,8 +75,9 @@ func newRules(t *testing.T, hidden ...string) *rules {
 	return r
 }
 
-// set writes what is hidden and what is forbidden.
-func (r *rules) set(hidden, forbidden []string) {
+// set writes what is hidden and what is forbidden, and reports whether that is
+// another policy than before.
+func (r *rules) set(hidden, forbidden []string) bool {
 	r.t.Helper()
 	data, err := json.Marshal(map[string]any{"mcp": map[string]any{
 		"hidden": append([]string{}, hidden...), "forbidden": append([]string{}, forbidden...),
@@ -83,7 +85,11 @@ func (r *rules) set(hidden, forbidden []string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	if before, err := os.ReadFile(filepath.Join(r.dir, "data.json")); err == nil && bytes.Equal(before, data) {
+		return false
+	}
 	r.write("data.json", data)
+	return true
 }
 
 // write replaces a file at once, so that no half of it is ever read.
@@ -134,7 +140,9 @@ func (g *rig) forbid(forbidden ...string) { g.set(nil, forbidden) }
 func (g *rig) set(hidden, forbidden []string) {
 	g.t.Helper()
 	before := g.revision()
-	g.rules.set(hidden, forbidden)
+	if !g.rules.set(hidden, forbidden) {
+		return
+	}
 	eventually(g.t, "the new policy is in force", func() bool { return g.revision() != before })
 }
 

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"sync"
@@ -153,8 +154,8 @@ func (s *Server) Streams() int {
 	return len(s.streams)
 }
 
-// Say sends a notification on every stream that is open, whether or not it was
-// asked for there.
+// Say sends a notification on every stream that is open, one of a resource
+// only to those that have subscribed to it.
 func (s *Server) Say(method string, params jsontext.Value) {
 	s.mu.Lock()
 	open := map[*Exchange]string{}
@@ -163,6 +164,9 @@ func (s *Server) Say(method string, params jsontext.Value) {
 	}
 	s.mu.Unlock()
 	for x, session := range open {
+		if method == mcp.NotifyResourceUpdated && !s.subscribed(x, mcp.Find(params, "uri")) {
+			continue
+		}
 		said := params
 		if session == "" {
 			var err error
@@ -172,6 +176,27 @@ func (s *Server) Say(method string, params jsontext.Value) {
 		}
 		x.Notify(method, said)
 	}
+}
+
+// subscribed reports whether the last word on a resource was that the stream
+// wants to hear of it.
+func (s *Server) subscribed(x *Exchange, uri jsontext.Value) (yes bool) {
+	wanted, _ := mcp.Elements(mcp.Find(mcp.Find(x.Params, "notifications"), "resourceSubscriptions"))
+	for _, w := range wanted {
+		yes = yes || bytes.Equal(w, uri)
+	}
+	for _, r := range s.Received() {
+		if r.Header.Get("Mcp-Session-Id") != x.Session || !bytes.Equal(mcp.Find(mcp.Find(r.Body, "params"), "uri"), uri) {
+			continue
+		}
+		switch r.Method {
+		case mcp.MethodSubscribe:
+			yes = true
+		case mcp.MethodUnsubscribe:
+			yes = false
+		}
+	}
+	return yes
 }
 
 // Put sends a request of the server's own accord to one session, under an id,
