@@ -194,6 +194,13 @@ func (a *answer) isStreaming() bool {
 	return a.streaming
 }
 
+// sent is the status and how many bytes of messages the client was sent.
+func (a *answer) sent() (status int, bytes int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.status, a.bytes
+}
+
 func (a *answer) failed() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -166,13 +166,14 @@ const (
 )
 
 func (x *exchange) attrs() []slog.Attr {
+	status, sent := x.answer.sent()
 	attrs := []slog.Attr{
 		slog.String(keyRequest, x.id),
 		slog.String("http_method", x.r.Method),
 		slog.String("path", loggable(clip(x.r.URL.Path))),
-		slog.Int("status", x.answer.status),
+		slog.Int("status", status),
 		slog.String("outcome", x.outcome),
-		slog.Int64("bytes_out", x.answer.bytes),
+		slog.Int64("bytes_out", sent),
 		slog.String("remote_addr", loggable(x.g.remoteAddr(x.r))),
 	}
 	for _, stage := range x.stages.list() {
