@@ -32,6 +32,9 @@ func (x *exchange) useTask() *fault {
 	unknown := faultUnknown("task", params.ID)
 	ref, ok := x.openTask(params.ID)
 	if !ok || x.server != "" && x.server != ref.Server {
+		if len(x.introduce().tasks(x.era)) == 0 {
+			return faultMethod(x.era, x.msg.Method) // as of any server that declares no tasks
+		}
 		return unknown
 	}
 	return x.use(&use{

@@ -236,14 +236,23 @@ func (s *server) inspect(ctx context.Context) (*findings, error) {
 // spoken to in such a way that another one is to be used.
 func (s *server) own(ctx context.Context) (e *entry, key string, err error) {
 	key = s.transport.key(discovery)
-	e, err = s.links.take(ctx, key, s.crowd)
+	e, err = s.links.take(ctx, key, s.looker(key))
 	if now := s.transport.key(discovery); err == nil && now != key {
 		s.links.drop(e)
 		s.links.give(e)
 		key = now
-		e, err = s.links.take(ctx, key, s.crowd)
+		e, err = s.links.take(ctx, key, s.looker(key))
 	}
 	return e, key, err
+}
+
+// looker is for whom the gateway's own link is: one that others share is told
+// of no capabilities, since nobody could be asked over it.
+func (s *server) looker(key string) Peer {
+	if key == "" {
+		return s.crowd
+	}
+	return onlooker{s.crowd}
 }
 
 // read asks for all lists at once, so that one that hangs leaves the others

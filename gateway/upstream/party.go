@@ -110,7 +110,7 @@ func (p *party) settle(id mcp.ID, a *ask) bool {
 func (p *party) hear(m *mcp.Message, belongs func(*mcp.Message)) {
 	switch m.Method {
 	case toolsChanged, promptsChanged, resourcesChanged:
-		if _, ours := p.peer.(*crowd); !ours {
+		if p.peer.Key() != "" {
 			p.changed("") // the gateway's own conversation says so, too
 			return
 		}
@@ -160,9 +160,17 @@ func isAsk(method string) bool {
 	return false
 }
 
-// declared returns the capabilities that a server of the era is told of.
+// anybody is what any client could declare. Some servers offer a tool only
+// where it could work.
+const anybody = `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`
+
+// declared returns the capabilities that a server of the era is told of; a
+// request without a peer is the gateway's own.
 func declared(peer Peer, era mcp.Era) jsontext.Value {
-	if peer != nil && peer.Era() == era {
+	if _, ours := peer.(onlooker); ours || peer == nil {
+		return jsontext.Value(anybody)
+	}
+	if peer.Era() == era {
 		if c := object(peer.Capabilities()); c != nil {
 			return c
 		}

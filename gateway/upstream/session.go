@@ -75,8 +75,9 @@ func (s *session) header() http.Header {
 }
 
 func (s *session) call(ctx context.Context, r request) (*mcp.Message, error) {
-	if r.method == subscribe {
-		// What changes from now on comes on the session's own stream.
+	if r.method == subscribe || r.turn != nil && string(declared(s.party.peer, mcp.Legacy)) != "{}" {
+		// What changes from now on, and what some servers ask during a call,
+		// comes on the session's own stream, and is lost where there is none.
 		const most = 2 * time.Second
 		within(s.heard, most)
 		s.attended()

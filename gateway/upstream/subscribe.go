@@ -324,6 +324,10 @@ func uriParams(uri string) jsontext.Value {
 // who have it.
 type crowd struct{ subs *subscriptions }
 
+// onlooker is the peer of the gateway's own link, by which it learns what there
+// is. It is told of what any client might be, and answers nothing.
+type onlooker struct{ *crowd }
+
 func (c *crowd) Key() string                  { return "" }
 func (c *crowd) Era() mcp.Era                 { return mcp.Legacy }
 func (c *crowd) Capabilities() jsontext.Value { return nil }
