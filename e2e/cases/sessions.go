@@ -65,6 +65,17 @@ func (s *sessions) finish(id string) bool {
 	return true
 }
 
+// run runs f beside the session, unless that is over.
+func (s *sessions) run(c *conversation, f func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byID[c.id] != c {
+		return false
+	}
+	c.work.Go(f)
+	return true
+}
+
 // forget ends all sessions.
 func (s *sessions) forget() {
 	s.mu.Lock()

@@ -144,7 +144,7 @@ func (b *web) serveMessage(w http.ResponseWriter, r *http.Request, m *mcp.Messag
 	}
 	if m.Kind() == mcp.Request {
 		answered := make(chan struct{})
-		c.work.Go(func() {
+		running := b.run(c, func() {
 			defer close(answered)
 			if t, ok := b.tool(calledTool(m)); ok && t.Dies {
 				b.finish(c.id)
@@ -152,7 +152,7 @@ func (b *web) serveMessage(w http.ResponseWriter, r *http.Request, m *mcp.Messag
 			}
 			c.send(string(b.answer(c.ctx, c.id, m)))
 		})
-		if b.manners().SSE.First == "answer" {
+		if running && b.manners().SSE.First == "answer" {
 			<-answered
 		}
 	}
