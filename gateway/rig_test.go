@@ -13,6 +13,7 @@ import (
 
 	"github.com/regogate/regogate/e2e/world"
 	"github.com/regogate/regogate/gateway"
+	"github.com/regogate/regogate/gateway/mcp"
 	"github.com/regogate/regogate/registry"
 )
 
@@ -175,3 +176,12 @@ func (g *rig) arrived() (methods []string) {
 }
 
 func tool(name string) jsontext.Value { return world.Definition(registry.Tool{Name: name}) }
+
+// withTasks is a shop of one era that declares its tasks.
+func withTasks(name string, era mcp.Era) *world.Server {
+	s := shop()
+	s.Name, s.Era, s.Tells = name, era, true
+	s.Capabilities = jsontext.Value(`{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"listChanged":true,"subscribe":true},` +
+		`"completions":{},"logging":{},"tasks":{"requests":{"tools":{"call":{}}}},"extensions":{"io.modelcontextprotocol/tasks":{}}}`)
+	return s
+}

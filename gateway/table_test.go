@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/e2e/world"
+	"github.com/regogate/regogate/gateway/mcp"
 )
 
 // The methods of the revisions' schemas, by era: ClientRequest and
@@ -51,10 +52,8 @@ const broad = `{"name":"open","uri":"shop://a/open","taskId":"1","level":"info",
 // TestEveryMethodIsOnTheTable sends every method of both eras, and what is no
 // method, under a policy that allows everything.
 func TestEveryMethodIsOnTheTable(t *testing.T) {
-	s := shop()
-	s.Tells = true
-	g := newRig(t, nil, s)
-	clients := map[string]*peer{"legacy": legacy(t, g.World, "/mcp/shop", "admin", able), "modern": modern(t, g.World, "/mcp/shop", "admin")}
+	g := newRig(t, nil, withTasks("shop", mcp.Modern), withTasks("till", mcp.Legacy))
+	clients := map[string]*peer{"legacy": legacy(t, g.World, "/mcp/till", "admin", able), "modern": modern(t, g.World, "/mcp/shop", "admin")}
 	all := slices.Concat(legacyRequests, modernRequests, legacyNotifications, ofServers, ofNobody)
 	slices.Sort(all)
 	for era, p := range clients {
@@ -62,6 +61,7 @@ func TestEveryMethodIsOnTheTable(t *testing.T) {
 		absent := map[string]int{"legacy": http.StatusOK, "modern": http.StatusNotFound}[era]
 		for _, method := range slices.Compact(all) {
 			g.Servers["shop"].Forget()
+			g.Servers["till"].Forget()
 			f := p.open(method, broad)
 			status := f.status
 			if slices.Contains(known, method) {

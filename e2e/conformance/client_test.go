@@ -30,6 +30,7 @@ func TestClient(t *testing.T) {
 			t.Setenv(clientVariable, k.client)
 			t.Setenv(policiesVariable, policies)
 			t.Setenv(turnsVariable, t.TempDir())
+			t.Setenv(revisionVariable, revision)
 			through := k.run(t, "client", revision, "--command", self, "--timeout", patience)
 			compare(t, direct, through, true, exceptions(t, "testdata/client.yaml", revision))
 		})

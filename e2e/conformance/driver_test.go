@@ -1,9 +1,15 @@
 package conformance_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +24,7 @@ const (
 	clientVariable   = "REGOGATE_CONFORMANCE_CLIENT"   // path of the Go SDK's client
 	policiesVariable = "REGOGATE_CONFORMANCE_POLICIES" // directory
 	turnsVariable    = "REGOGATE_CONFORMANCE_TURNS"    // directory
+	revisionVariable = "REGOGATE_CONFORMANCE_REVISION" // that the client is to speak
 )
 
 // The suite starts the clients of all scenarios at once. Only so many gateways
@@ -75,10 +82,40 @@ func through(ctx context.Context, binary, target string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, os.Getenv(clientVariable), g.URL)
+	to := g.URL
+	if os.Getenv(revisionVariable) == legacy {
+		plain, err := withoutDiscovery(g.URL)
+		if err != nil {
+			return errors.Join(err, g.stop())
+		}
+		defer plain.Close()
+		to = plain.URL
+	}
+	cmd := exec.CommandContext(ctx, os.Getenv(clientVariable), to)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.WaitDelay = time.Second
 	err = errors.Join(cmd.Run(), g.stop())
 	fmt.Fprintf(os.Stderr, "log of the gateway:\n%s", g.text())
 	return err
+}
+
+// withoutDiscovery stands before a gateway and knows no server/discover, so that
+// the Go SDK's client, which prefers the modern era, speaks the legacy one.
+func withoutDiscovery(target string) (*httptest.Server, error) {
+	to, err := url.Parse(target)
+	if err != nil {
+		return nil, fmt.Errorf("finding the gateway: %w", err)
+	}
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+		r.Out.URL, r.Out.Host = to, to.Host
+	}}
+	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || bytes.Contains(body, []byte(`"server/discover"`)) {
+			http.NotFound(w, r)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		proxy.ServeHTTP(w, r)
+	})), nil
 }

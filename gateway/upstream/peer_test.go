@@ -94,7 +94,8 @@ func TestDeclared(t *testing.T) {
 		{none, mcp.Legacy, "{}"},
 		{odd, mcp.Legacy, "{}"},
 		{&crowd{}, mcp.Legacy, "{}"},
-		{nil, mcp.Legacy, "{}"},
+		{nil, mcp.Modern, anybody}, // the gateway's own
+		{onlooker{}, mcp.Legacy, anybody},
 	} {
 		if got := string(declared(tt.peer, tt.era)); got != tt.want {
 			t.Errorf("declared(%v, %v) is %s, want %s", tt.peer, tt.era, got, tt.want)
