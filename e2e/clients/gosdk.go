@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 what the modern era gives up is still what legacy clients and servers have
+
 package clients
 
 import (

@@ -3,7 +3,6 @@ package real_test
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -322,15 +321,4 @@ func (s *shares) usedSince(t testing.TB, before map[string][]string) map[string]
 		}
 	}
 	return now
-}
-
-// client opens a session of the Go SDK's client as a persona.
-func (s *shares) client(t testing.TB, version, route, persona string, options *mcp.ClientOptions) *mcp.ClientSession {
-	t.Helper()
-	client := mcp.NewClient(&mcp.Implementation{Name: "regogate-e2e", Version: "1.0.0"}, options)
-	transport := &mcp.StreamableClientTransport{Endpoint: s.URL + route, HTTPClient: &http.Client{Transport: bearer(s.tokens[persona])}}
-	session, err := client.Connect(t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})
-	fatal(t, err)
-	t.Cleanup(func() { _ = session.Close() })
-	return session
 }

@@ -25,6 +25,7 @@ func TestThings(t *testing.T) {
 			}
 		}
 	})
+	t.Run("together", func(t *testing.T) { s.countTogether(t) })
 	t.Run("guest", func(t *testing.T) {
 		for _, client := range clients.All() {
 			for _, era := range visiting(client) {
