@@ -245,15 +245,16 @@ func (t *teller) may(ctx context.Context, method string) bool {
 	return t.known[method].ok
 }
 
-// passOn gives the client what a backend says of a request under way.
-func (x *exchange) passOn(t target) func(*mcp.Message) {
+// passOn gives the client what a backend says of a request under way, which
+// lives on ctx: a client that lost its connection comes back for it.
+func (x *exchange) passOn(ctx context.Context, t target) func(*mcp.Message) {
 	if _, sse := accepts(x.r.Header); !sse {
 		return nil
 	}
 	teller := &teller{judge: x.judge(), target: t}
 	return func(m *mcp.Message) {
 		row, ok := fromServers[m.Method]
-		if !ok || !row.during || !teller.may(x.ctx, m.Method) {
+		if !ok || !row.during || !teller.may(ctx, m.Method) {
 			return
 		}
 		if m.Method == mcp.NotifyMessage && x.era == mcp.Modern && x.meta.LogLevel == "" {

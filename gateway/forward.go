@@ -34,7 +34,7 @@ func (x *exchange) forward(now pinned, t target, u *use) *fault {
 	during := &asks{}
 	answer, err := x.g.pool.Do(ctx, upstream.Call{
 		Server: t.server, Peer: x.peer(), Method: u.method, Params: params, LogLevel: level,
-		Notify: x.passOn(t), Ask: x.asker(t, during),
+		Notify: x.passOn(ctx, t), Ask: x.asker(t, during),
 	})
 	during.end()
 	stop()

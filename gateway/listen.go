@@ -45,6 +45,8 @@ func (x *exchange) listen() *fault {
 		x.answer.keepAlive()
 		return !x.answer.failed() && (!w.missed || change())
 	}, change)
+	// Where the client is still there, it is told that this is the end.
+	x.reply(x.result(object(mcp.Set{Name: "resultType", Value: mcp.String("complete")}, l.name())))
 	return nil
 }
 
@@ -103,9 +105,11 @@ func (l *subscriber) tell(method string, sets ...mcp.Set) {
 
 // message names the subscription, as every message of the stream does.
 func (l *subscriber) message(method string, sets ...mcp.Set) []byte {
-	meta := object(mcp.Set{Name: mcp.MetaSubscriptionID, Value: l.x.msg.ID.Raw()})
-	params := object(append(sets, mcp.Set{Name: "_meta", Value: meta})...)
-	return mcp.NewRequest(mcp.ID{}, method, params).Append(nil)
+	return mcp.NewRequest(mcp.ID{}, method, object(append(sets, l.name())...)).Append(nil)
+}
+
+func (l *subscriber) name() mcp.Set {
+	return mcp.Set{Name: "_meta", Value: object(mcp.Set{Name: mcp.MetaSubscriptionID, Value: l.x.msg.ID.Raw()})}
 }
 
 func (l *subscriber) Key() string {

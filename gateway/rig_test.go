@@ -17,9 +17,10 @@ import (
 	"github.com/regogate/regogate/registry"
 )
 
-// byKeys is a policy that allows everything but what its data name: a thing by
+// byKeys is a policy that allows everything but what its data or the principal's
+// claim hidden name: a thing by
 // its name, a method, either for one subject alone, or a method of one thing.
-// Those that the data forbid fail at the second gate.
+// What the data forbid fails at the second gate.
 const byKeys = `package mcp.authz
 
 default allow := false
@@ -27,6 +28,7 @@ default allow := false
 allow if {
 	count(_keys) > 0
 	count([k | some k in _keys; k in data.mcp.hidden]) == 0
+	count([k | some k in _keys; k in input.claims.hidden]) == 0
 }
 
 default call := false
