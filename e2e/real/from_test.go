@@ -31,8 +31,8 @@ func TestFrom(t *testing.T) {
 	fatal(t, os.WriteFile(filepath.Join(dir, "mcp.json"), text, 0o600))
 	said := initIn(t, dir, "--from", "mcp.json", "--with-key")
 	for _, server := range []string{"old", "new", "piped"} {
-		if !strings.Contains(said, "  "+server+": 13 tools\n") {
-			t.Errorf("init does not say that it found the 13 tools of %s:\n%s", server, said)
+		if !strings.Contains(said, "  "+server+": 17 tools\n") {
+			t.Errorf("init does not say that it found the 17 tools of %s:\n%s", server, said)
 		}
 	}
 

@@ -1,3 +1,5 @@
+//lint:file-ignore SA1019 what the modern era gives up is still what legacy servers ask for
+
 package real_test
 
 import (
@@ -159,7 +161,12 @@ func ownerOf(server string) string {
 // ask asks a server itself what it offers, of everything that servers have.
 func (s *shares) ask(t *testing.T, server string, transport mcp.Transport) {
 	t.Helper()
-	client := mcp.NewClient(&mcp.Implementation{Name: "real", Version: "1"}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}})
+	// As the gateway discovers: some tools are there for such clients only.
+	able := &mcp.ClientCapabilities{
+		RootsV2: &mcp.RootCapabilities{}, Sampling: &mcp.SamplingCapabilities{},
+		Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}},
+	}
+	client := mcp.NewClient(&mcp.Implementation{Name: "real", Version: "1"}, &mcp.ClientOptions{Capabilities: able})
 	session, err := client.Connect(t.Context(), transport, nil)
 	if err != nil {
 		t.Fatalf("asking server %s what it offers: %v", server, err)
@@ -204,8 +211,7 @@ func fatal(t testing.TB, err error) {
 	}
 }
 
-// register writes the catalogue: every tool of every server that is somebody's,
-// those too that server-everything has for some clients only.
+// register writes the catalogue: every tool of every server that is somebody's.
 func (s *shares) register(t *testing.T, path string) {
 	t.Helper()
 	servers := map[string]any{}
@@ -214,11 +220,6 @@ func (s *shares) register(t *testing.T, path string) {
 		for _, o := range s.things {
 			if o.kind == tool && o.Server == server {
 				tools[o.Name] = map[string]any{"effect": "read"}
-			}
-		}
-		if ownerOf(server) == "platform" {
-			for _, name := range []string{"get-roots-list", "trigger-elicitation-request", "trigger-sampling-request"} {
-				tools[name] = map[string]any{"effect": "read"}
 			}
 		}
 		servers[server] = map[string]any{

@@ -55,7 +55,7 @@ func (s *shares) expectations(t *testing.T) {
 		}
 	}
 	want := map[string]int{
-		"owner tool": 5 + 4 + 3*13 + 4, "owner prompt": 2 + 2 + 3*4, "owner resource": 2 + 2 + 7 + 2, "owner template": 1 + 1 + 2,
+		"owner tool": 5 + 4 + 3*17 + 4, "owner prompt": 2 + 2 + 3*4, "owner resource": 2 + 2 + 7 + 2, "owner template": 1 + 1 + 2,
 		"guest tool": 3 + 2 + 3, "guest prompt": 1 + 1 + 3*2, "guest resource": 1 + 1 + 1, "guest template": 1,
 	}
 	if !maps.Equal(count, want) {
