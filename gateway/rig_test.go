@@ -55,6 +55,10 @@ _keys contains input.method
 
 _keys contains input.arguments.message
 
+_keys contains input.arguments.topic
+
+_keys contains input.arguments.argument.value
+
 _keys contains name if some name in _names
 
 _keys contains sprintf("%s %s", [input.method, name]) if some name in _names

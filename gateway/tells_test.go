@@ -164,3 +164,41 @@ func TestServersCannotSayWhatIsNotTheirs(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatServersTellOutsideACall is judged by the server, and what belongs to
+// a call alone is told to nobody.
+func TestWhatServersTellOutsideACall(t *testing.T) {
+	s := teller("old", mcp.Legacy)
+	g := newRig(t, nil, s)
+	p, other := legacy(t, g.World, "/mcp", "developer", able), legacy(t, g.World, "/mcp", "payments", able)
+	own, others := p.get(""), other.get("")
+	said(t, p.open("tools/call", say("old__open")).message())
+	eventually(t, "the server's stream is open", func() bool { return s.Streams() >= 2 })
+	message := jsontext.Value(`{"level":"error","data":1}`)
+	s.Say("notifications/message", message)
+	own.want(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":1}}`)
+	for _, method := range []string{
+		"notifications/progress", "notifications/initialized", "notifications/roots/list_changed", "notifications/x", "notifications/tasks",
+		"notifications/subscriptions/acknowledged", "notifications/cancelled", "notifications/tasks/status",
+	} {
+		s.Say(method, jsontext.Value(`{"progressToken":1,"progress":1,"requestId":1,"taskId":"x","status":"working"}`))
+	}
+	own.quiet("nothing of this is for clients")
+	g.hide("notifications/message server:old")
+	s.Say("notifications/message", message)
+	own.quiet("the policy does not let the server log")
+	others.quiet("it has no conversation with the server")
+}
+
+// TestClientsWithoutEventsGetTheAnswerAlone is for those that accept JSON alone.
+func TestClientsWithoutEventsGetTheAnswerAlone(t *testing.T) {
+	g := newRig(t, nil, teller("old", mcp.Legacy), teller("now", mcp.Modern))
+	p := legacy(t, g.World, "/mcp", "developer", able)
+	for _, server := range []string{"old", "now"} {
+		body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":` + say(server+"__tell", log, log) + `}`
+		resp, answer := p.post(body, "Accept", "application/json")
+		if want := `{"jsonrpc":"2.0","id":1,"result":` + string(text("told")) + `}`; resp.Header.Get("Content-Type") != "application/json" || answer != want {
+			t.Errorf("%s: %s %s", server, resp.Header.Get("Content-Type"), answer)
+		}
+	}
+}
