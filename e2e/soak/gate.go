@@ -155,9 +155,13 @@ func (g *gate) look() (l look, err error) {
 	return l, json.Unmarshal([]byte(line), &l)
 }
 
-// stacks has the process write where its goroutines are.
+// stacks has the process write where its goroutines are, and a profile of its
+// heap beside that.
 func (g *gate) stacks(path string) error {
-	_, err := g.tell("stacks " + path)
+	answer, err := g.tell("stacks " + path)
+	if err == nil && strings.TrimSpace(answer) != "ok" {
+		err = fmt.Errorf("the gateway's process: %s", answer)
+	}
 	return err
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -45,7 +46,7 @@ func (forgetful) Record(*policy.Record) bool { return true }
 
 // serveGateway is the process whose goroutines and memory are looked at: a
 // gateway and nothing else. It prints its address, answers each line on in with
-// a look, or with its stacks where the line says so, and drains at the end of
+// a look, or writes its stacks and heap where the line says so, and drains at the end of
 // in.
 func serveGateway(ctx context.Context, config string, in io.Reader, out, log io.Writer) error {
 	c, problems := gateway.Load(config, os.LookupEnv, nil)
@@ -120,14 +121,20 @@ func children(parent int) (n int) {
 	return n
 }
 
+// writeStacks writes where the goroutines are, and beside it a profile of the
+// heap. It returns ok or what is wrong.
 func writeStacks(path string) string {
-	f, err := os.Create(path)
-	if err != nil {
-		return err.Error()
-	}
-	defer f.Close()
-	if err := pprof.Lookup("goroutine").WriteTo(f, 1); err != nil {
-		return err.Error()
+	for _, p := range []struct {
+		name, path string
+		debug      int
+	}{{"goroutine", path, 1}, {"heap", strings.TrimSuffix(path, ".txt") + ".pprof", 0}} {
+		f, err := os.Create(p.path)
+		if err != nil {
+			return err.Error()
+		}
+		if err := errors.Join(pprof.Lookup(p.name).WriteTo(f, p.debug), f.Close()); err != nil {
+			return err.Error()
+		}
 	}
 	return "ok"
 }

@@ -124,7 +124,13 @@ func (c *client) modernPlain(method, name string, params object) {
 	ctx, cancel := context.WithTimeout(context.Background(), c.crowd.patience)
 	defer cancel()
 	m := request(id, method, params)
-	r := c.do(ctx, http.MethodPost, &m, modernHeaders(method, name), func(m message) { c.fault("%s: told %s", method, encode(m)) })
+	r := c.do(ctx, http.MethodPost, &m, modernHeaders(method, name), func(m message) {
+		// What a server says beside may be taken for part of the request.
+		if m.Method != "notifications/message" || !c.mine("modern", read(m.Params).Data) {
+			c.fault("%s: told what is not its own: %s", method, encode(m))
+		}
+		c.crowd.count("log message of the same principal, beside another request")
+	})
 	if c.ended("modern "+method, id, r) {
 		c.plainly("modern "+method, name, r.final.Result)
 	}
