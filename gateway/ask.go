@@ -16,7 +16,6 @@ import (
 // not answered. They belong to this replica.
 type asked struct {
 	mu   sync.Mutex
-	next int64
 	open map[askKey]*ask
 }
 
@@ -32,16 +31,15 @@ type ask struct {
 	token  jsontext.Value // the server's progress token, or nil
 }
 
-func (a *asked) begin(session, server string, token jsontext.Value) (mcp.ID, *ask) {
+func (a *asked) begin(session, server string, id mcp.ID, token jsontext.Value) *ask {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.open == nil {
 		a.open = map[askKey]*ask{}
 	}
-	a.next++
-	id, q := mcp.NumberID(a.next), &ask{answer: make(chan *mcp.Message, 1), server: server, token: token}
+	q := &ask{answer: make(chan *mcp.Message, 1), server: server, token: token}
 	a.open[askKey{session, id}] = q
-	return id, q
+	return q
 }
 
 func (a *asked) end(session string, id mcp.ID) {
@@ -158,7 +156,8 @@ func (c *conversation) ask(ctx context.Context, j *judge, t target, m *mcp.Messa
 	if err != nil {
 		return refusedAsk(m, mcp.CodeInvalidParams, "the request's params cannot be read")
 	}
-	id, q := c.g.asked.begin(c.session, t.server, token)
+	id := c.nextAsk()
+	q := c.g.asked.begin(c.session, t.server, id, token)
 	defer c.g.asked.end(c.session, id)
 	if token != nil {
 		if params, err = mcp.EditMeta(params, mcp.Set{Name: mcp.MetaProgressToken, Value: id.Raw()}); err != nil {
@@ -180,6 +179,13 @@ func (c *conversation) ask(ctx context.Context, j *judge, t target, m *mcp.Messa
 		mcp.Set{Name: "reason", Value: mcp.String("nobody waits for the answer any more")},
 	)).Append(nil))
 	return refusedAsk(m, mcp.CodeInternal, "the client did not answer in time")
+}
+
+func (c *conversation) nextAsk() mcp.ID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.asked++
+	return mcp.NumberID(c.asked)
 }
 
 // exposeAsk returns the params as the client is to see them, and the progress

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/stream"
 )
 
 // conversation is the live side of one legacy-era session at this replica: it
@@ -21,11 +22,17 @@ type conversation struct {
 
 	saving sync.Mutex // one change of the session's facts after the other
 
-	mu    sync.Mutex
-	used  time.Time
-	judge *judge             // of the latest request
-	seen  prints             // what the client knows of its lists, as far as a stream told it
-	tasks map[taskKey]target // tools by the tasks that they started
+	told inbox // by servers, outside of its requests
+
+	mu      sync.Mutex
+	over    bool // the session has ended, or is used elsewhere
+	used    time.Time
+	judge   *judge             // of the latest request
+	opener  *judge             // of the request that opened the session's own stream, while there is one
+	seen    prints             // what the client knows of its lists, as far as a stream told it
+	asked   int64              // how many requests of servers it was sent
+	tasks   map[taskKey]target // tools by the tasks that they started
+	started []taskKey          // those tasks, the oldest first
 }
 
 // mostTasks bounds how many running tasks of a session are told of by
@@ -44,6 +51,7 @@ func (x *exchange) conversation() *conversation {
 			capabilities = jsontext.Value("{}")
 		}
 		c = &conversation{g: x.g, session: x.session.ID, principal: x.principal.Key(), capabilities: capabilities, judge: x.judge()}
+		c.told.handle = c.pass
 		x.g.talks[c.session] = c
 		if len(x.session.Subscriptions) > 0 { // another replica's
 			go c.resubscribe(x.session.Subscriptions)
@@ -99,24 +107,71 @@ func (g *Gateway) endConversation(session string) {
 	c := g.talks[session]
 	delete(g.talks, session)
 	g.mu.Unlock()
+	if c != nil {
+		c.mu.Lock()
+		c.over = true
+		c.mu.Unlock()
+		c.told.close()
+	}
 	g.hub.End(session)
 	if c != nil {
 		g.pool.Release(c.Key())
 	}
 }
 
+func (c *conversation) isOver() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
+}
+
 func (c *conversation) Key() string                  { return "session " + c.session }
 func (c *conversation) Era() mcp.Era                 { return mcp.Legacy }
 func (c *conversation) Capabilities() jsontext.Value { return c.capabilities }
 
+// latest judges what goes onto the session's own stream: by the claims that
+// opened it, or while there is none, by those of the latest request.
 func (c *conversation) latest() *judge {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.opener != nil {
+		return c.opener
+	}
 	return c.judge
 }
 
+// opened says whose request keeps the session's own stream open.
+func (c *conversation) opened(by *judge) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.opener = by
+}
+
+// closed takes that back, unless another request has taken over.
+func (c *conversation) closed(by *judge) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.opener == by {
+		c.opener = nil
+	}
+}
+
+// stream is the session's own, nil once the session is over.
+func (c *conversation) stream() *stream.Stream {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return nil
+	}
+	return c.g.hub.Standing(c.session)
+}
+
 // send puts a message on the session's own stream.
-func (c *conversation) send(message []byte) { c.g.hub.Standing(c.session).Send(message) }
+func (c *conversation) send(message []byte) {
+	if s := c.stream(); s != nil {
+		s.Send(message)
+	}
+}
 
 // Ask takes a request of a server that belongs to none of the client's.
 func (c *conversation) Ask(ctx context.Context, server string, m *mcp.Message) *mcp.Message {
@@ -129,7 +184,10 @@ func (c *conversation) Ask(ctx context.Context, server string, m *mcp.Message) *
 }
 
 // Notify takes a notification that belongs to none of the client's requests.
-func (c *conversation) Notify(server string, m *mcp.Message) {
+func (c *conversation) Notify(server string, m *mcp.Message) { c.told.put(server, m) }
+
+// pass hands such a notification on.
+func (c *conversation) pass(server string, m *mcp.Message) {
 	j := c.latest()
 	row, ok := fromServers[m.Method]
 	now, code := j.now()

@@ -57,7 +57,7 @@ func (x *exchange) fitTask(now pinned, t target, u *use, m *mcp.Message) *fault 
 		}
 		if started != nil {
 			if x.talk != nil {
-				x.talk.started(t, started.ID)
+				x.talk.starts(t, started.ID)
 			}
 			id, _ := mcp.Text(seal(started.ID))
 			m.Result = started.Result(id)

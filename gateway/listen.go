@@ -25,6 +25,8 @@ func (x *exchange) listen() *fault {
 		return f
 	}
 	l := &subscriber{x: x, judge: x.judge()}
+	l.told.handle = l.pass
+	defer l.told.close()
 	defer x.g.pool.Release(l.Key())
 	honoured := wish
 	honoured.Tasks = nil
@@ -55,6 +57,8 @@ func (x *exchange) listen() *fault {
 type subscriber struct {
 	x     *exchange
 	judge *judge
+
+	told inbox // by servers
 
 	mu    sync.Mutex // one message after the other
 	ready bool       // the acknowledgement, which comes first, has been sent
@@ -123,7 +127,10 @@ func (l *subscriber) Ask(_ context.Context, _ string, m *mcp.Message) *mcp.Messa
 }
 
 // Notify takes the updates of resources.
-func (l *subscriber) Notify(server string, m *mcp.Message) {
+func (l *subscriber) Notify(server string, m *mcp.Message) { l.told.put(server, m) }
+
+// pass hands them on.
+func (l *subscriber) pass(server string, m *mcp.Message) {
 	now, code := l.judge.now()
 	if m.Method != mcp.NotifyResourceUpdated || code != "" {
 		return

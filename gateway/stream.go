@@ -24,7 +24,10 @@ func (x *exchange) get() *fault {
 	if f := x.findSession(); f != nil {
 		return f
 	}
-	own := x.g.hub.Standing(x.session.ID)
+	own := x.talk.stream()
+	if own == nil {
+		return faultSession(session.ErrUnknown)
+	}
 	s, after, resume := x.g.hub.Find(x.session.ID, x.r.Header.Get("Last-Event-ID"))
 	if !resume {
 		s = own
@@ -75,6 +78,9 @@ func (x *exchange) lasts(end <-chan struct{}, tick, change func() bool) {
 
 // watch keeps the session's own stream.
 func (x *exchange) watch(s *stream.Stream, detached <-chan struct{}) {
+	judge := x.judge()
+	x.talk.opened(judge)
+	defer x.talk.closed(judge)
 	w := &watcher{x: x, wanted: everyList, seen: x.talk.knows()}
 	tell := func() bool {
 		for _, method := range w.changed() {

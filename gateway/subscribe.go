@@ -33,6 +33,10 @@ func (x *exchange) subscribe() *fault {
 	if e != nil {
 		return x.backendFault(ctx, t.server, e)
 	}
+	if x.talk.isOver() { // meanwhile: nothing of it must stay
+		x.g.pool.Release(x.talk.Key())
+		return faultSession(session.ErrUnknown)
+	}
 	if answer.Error == nil {
 		added := session.Subscription{Server: t.server, URI: params.URI}
 		err := x.talk.save(ctx, func(s *session.Session) {
@@ -112,6 +116,9 @@ const resubscribeTries = 7
 
 // resubscribed reports whether there is nothing more to do about a subscription.
 func (c *conversation) resubscribed(s session.Subscription) bool {
+	if c.isOver() {
+		return true
+	}
 	j := c.latest()
 	now, code := j.now()
 	if code != "" {
@@ -124,6 +131,9 @@ func (c *conversation) resubscribed(s session.Subscription) bool {
 		return true
 	}
 	_, err := c.g.pool.Subscribe(ctx, s.Server, c, s.URI)
+	if c.isOver() {
+		c.g.pool.Release(c.Key())
+	}
 	return err == nil
 }
 

@@ -105,16 +105,22 @@ func sealRelated(meta jsontext.Value, seal func(id string) jsontext.Value) (json
 	return mcp.Edit(meta, mcp.Set{Name: mcp.MetaRelatedTask, Value: sealed})
 }
 
-// started remembers the tool of a task, so that the session can be told of it.
-func (c *conversation) started(t target, id string) {
+// starts remembers the tool of a task, so that the session can be told of it.
+func (c *conversation) starts(t target, id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.tasks == nil {
 		c.tasks = map[taskKey]target{}
 	}
-	if len(c.tasks) < mostTasks {
-		c.tasks[taskKey{t.server, id}] = t
+	key := taskKey{t.server, id}
+	if _, ok := c.tasks[key]; ok {
+		return
 	}
+	if len(c.started) == mostTasks {
+		delete(c.tasks, c.started[0])
+		c.started = c.started[1:]
+	}
+	c.tasks[key], c.started = t, append(c.started, key)
 }
 
 type taskKey struct{ server, id string }
@@ -161,6 +167,7 @@ func (x *exchange) listTasks() *fault {
 	ctx, end := x.callContext()
 	defer end()
 	out := []byte{'['}
+	seen := map[taskKey]bool{} // a server may say the same again and again
 	for _, server := range x.g.pool.Open(x.talk.Key()) {
 		if x.server != "" && x.server != server || !now.catalog.has(server, "tasks") {
 			continue
@@ -172,7 +179,7 @@ func (x *exchange) listTasks() *fault {
 				break
 			}
 			var next jsontext.Value
-			out, next = x.appendTasks(out, now, server, m.Result)
+			out, next = x.appendTasks(out, now, server, m.Result, seen)
 			if next.Kind() != '"' {
 				break
 			}
@@ -183,12 +190,16 @@ func (x *exchange) listTasks() *fault {
 	return nil
 }
 
-func (x *exchange) appendTasks(out []byte, now pinned, server string, result jsontext.Value) ([]byte, jsontext.Value) {
+func (x *exchange) appendTasks(out []byte, now pinned, server string, result jsontext.Value, seen map[taskKey]bool) ([]byte, jsontext.Value) {
 	tasks, _ := mcp.Elements(mcp.Find(result, "tasks"))
 	for _, task := range tasks {
 		id, _ := mcp.Text(mcp.Find(task, "taskId"))
 		t, ok := x.talk.task(server, id)
-		if !ok || !x.allowed(now, x.question(x.msg.Method, t), t.name) {
+		if !ok || seen[taskKey{server, id}] {
+			continue
+		}
+		seen[taskKey{server, id}] = true
+		if !x.allowed(now, x.question(x.msg.Method, t), t.name) {
 			continue
 		}
 		sealed, err := sealTasks(task, func(id string) jsontext.Value { return x.g.taskID(x.principal.Key(), t, id) })

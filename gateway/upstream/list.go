@@ -47,7 +47,7 @@ const (
 	mostPages     = 500
 	mostItems     = 10_000
 	mostBytes     = 64 << 20
-	mostTemplates = 1_000 // each may be tried for every URI that is not listed
+	mostTemplates = 200 // each may be tried for every URI that is not listed
 )
 
 // most is how many things a list of the kind may hold.

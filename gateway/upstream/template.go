@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/yosida95/uritemplate/v3"
 )
@@ -13,7 +14,12 @@ import (
 // lengths of prefixes are not compared. It is false for whatever is no
 // template, and for a URI longer than a server can list.
 func (d *Definition) Match(uri string) bool {
-	return d.pattern != nil && len(uri) <= longestURI && d.pattern.MatchString(uri)
+	if d.pattern == nil || len(uri) > longestURI {
+		return false
+	}
+	// What comes before the first variable is always there, and tells most apart.
+	literal, _, _ := strings.Cut(d.Name, "{")
+	return strings.HasPrefix(uri, literal) && d.pattern.MatchString(uri)
 }
 
 // compile turns a URI template into what its expansions look like. The error
