@@ -57,7 +57,7 @@ func TestACutStreamIsResumed(t *testing.T) {
 				f.want(logged(1))
 			}
 			f.cut()
-			g.gone(p)
+			noticed()
 			numbers <- 2
 			numbers <- 3
 			again := p.get(f.last)
@@ -83,9 +83,9 @@ func TestACutStreamIsResumed(t *testing.T) {
 	}
 }
 
-// gone waits until the gateway has noticed that connections of the peer were
-// cut; it writes to them until then.
-func (g *rig) gone(*peer) { time.Sleep(100 * time.Millisecond) }
+// noticed gives the gateway time to see that a connection was cut. What comes
+// earlier is replayed all the same; later, nobody is there to be asked.
+func noticed() { time.Sleep(100 * time.Millisecond) }
 
 // TestTheSessionsStreamIsResumed misses a change while nobody listens, and gets
 // it by the last event's id.
@@ -105,7 +105,7 @@ func TestTheSessionsStreamIsResumed(t *testing.T) {
 	own.want(update)
 	last := own.last
 	own.cut()
-	g.gone(p)
+	noticed()
 	tell()
 	tell()
 	again := p.get(last)

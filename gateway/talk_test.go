@@ -79,7 +79,7 @@ func sets(t *testing.T, object string) (list []mcp.Set) {
 		t.Fatal(err)
 	}
 	for _, m := range members {
-		list = append(list, mcp.Set{Name: m.Name, Value: m.Value})
+		list = append(list, mcp.Set(m))
 	}
 	return list
 }
