@@ -2,12 +2,15 @@ package gateway
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/session"
 	"github.com/regogate/regogate/gateway/stream"
 )
 
@@ -18,21 +21,24 @@ type conversation struct {
 	g            *Gateway
 	session      string
 	principal    string
+	owner        string // as the store of sessions knows the principal
 	capabilities jsontext.Value
 
 	saving sync.Mutex // one change of the session's facts after the other
 
 	told inbox // by servers, outside of its requests
 
-	mu      sync.Mutex
-	over    bool // the session has ended, or is used elsewhere
-	used    time.Time
-	judge   *judge             // of the latest request
-	opener  *judge             // of the request that opened the session's own stream, while there is one
-	seen    prints             // what the client knows of its lists, as far as a stream told it
-	asked   int64              // how many requests of servers it was sent
-	tasks   map[taskKey]target // tools by the tasks that they started
-	started []taskKey          // those tasks, the oldest first
+	mu         sync.Mutex
+	subscribed []session.Subscription // here
+	refused    map[refusal]pinned     // what a server itself may not tell, and by which policy
+	over       bool                   // the session has ended, or is used elsewhere
+	used       time.Time
+	judge      *judge             // of the latest request
+	opener     *judge             // of the request that opened the session's own stream, while there is one
+	seen       prints             // what the client knows of its lists, as far as a stream told it
+	asked      int64              // how many requests of servers it was sent
+	tasks      map[taskKey]target // tools by the tasks that they started
+	started    []taskKey          // those tasks, the oldest first
 }
 
 // mostTasks bounds how many running tasks of a session are told of by
@@ -50,7 +56,7 @@ func (x *exchange) conversation() *conversation {
 		if err != nil {
 			capabilities = jsontext.Value("{}")
 		}
-		c = &conversation{g: x.g, session: x.session.ID, principal: x.principal.Key(), capabilities: capabilities, judge: x.judge()}
+		c = &conversation{g: x.g, session: x.session.ID, principal: x.principal.Key(), owner: x.owner(), capabilities: capabilities, judge: x.judge()}
 		c.told.handle = c.pass
 		x.g.talks[c.session] = c
 		if len(x.session.Subscriptions) > 0 { // another replica's
@@ -191,14 +197,67 @@ func (c *conversation) pass(server string, m *mcp.Message) {
 	j := c.latest()
 	row, ok := fromServers[m.Method]
 	now, code := j.now()
-	if !ok || !row.alone || code != "" || now.catalog.site(server) == nil {
+	if !ok || !row.alone || code != "" || now.catalog.site(server) == nil || c.refuses(now, server, m.Method) {
+		return
+	}
+	if m.Method == mcp.NotifyResourceUpdated && !c.wants(server, m) {
 		return
 	}
 	t, m := c.about(now, j.route, server, m)
-	if m == nil || !j.tells(context.Background(), m.Method, t) {
+	if m == nil {
+		return
+	}
+	if !j.tells(context.Background(), m.Method, t) {
+		c.refuse(now, server, m.Method, t)
 		return
 	}
 	c.send(m.Append(nil))
+}
+
+// refusal is what the policy has said no to: the messages of one method about
+// one server.
+type refusal struct{ server, method string }
+
+// refuses reports whether the policy has said no to the very same: a server may
+// tell the same thing thousands of times.
+func (c *conversation) refuses(now pinned, server, method string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refused[refusal{server, method}] == now && now.policy != nil
+}
+
+func (c *conversation) refuse(now pinned, server, method string, t target) {
+	if t.name.Kind != policy.KindServer {
+		return // another one of the same method may be about something else
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refused == nil {
+		c.refused = map[refusal]pinned{}
+	}
+	c.refused[refusal{server, method}] = now
+}
+
+// wants reports whether the session has subscribed to the resource, or one that
+// it is part of.
+func (c *conversation) wants(server string, m *mcp.Message) bool {
+	uri, _ := mcp.Text(mcp.Find(m.Params, "uri"))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.subscribed, func(s session.Subscription) bool { return s.Server == server && covers(s.URI, uri) })
+}
+
+// subscribes notes a subscription that is held here.
+func (c *conversation) subscribes(s session.Subscription) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.subscribed = append(dropSubscription(c.subscribed, s.URI), s)
+}
+
+func (c *conversation) unsubscribes(uri string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.subscribed = dropSubscription(c.subscribed, uri)
 }
 
 // about finds what a notification is about and words it for the client; nil is

@@ -42,7 +42,17 @@ type exchange struct {
 	cause   error
 	thing   string // what the request is about, as the client knows it; for the log
 	records []*policy.Record
+	leave   func()   // gives the place among the principal's requests back, once
 	later   []func() // what the records still need, and the client does not wait for
+}
+
+// owner is whose a session is: the principal's, and where a server's route wants
+// tokens that are meant for it, only on that route.
+func (x *exchange) owner() string {
+	if x.server == "" || x.g.audience(x.server) == nil {
+		return x.principal.Key()
+	}
+	return x.principal.Key() + "\x00" + x.server
 }
 
 // routePath is the path of the exchange's MCP endpoint.
@@ -144,9 +154,6 @@ func (x *exchange) finish() {
 	x.stages.total = time.Since(x.start)
 	if len(x.later) > 0 {
 		x.answer.flush()
-		for _, f := range x.later {
-			f()
-		}
 	}
 	x.hand()
 	level := slog.LevelInfo

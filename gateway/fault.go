@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -186,7 +187,7 @@ const maxEcho = 256
 
 func clip(s string) string {
 	if len(s) > maxEcho {
-		return s[:maxEcho] + "…"
+		return strings.ToValidUTF8(s[:maxEcho], "") + "…"
 	}
 	return s
 }

@@ -52,16 +52,17 @@ type Gateway struct {
 	pool     *upstream.Pool
 	records  policy.Recorder
 
-	catalog  atomic.Pointer[catalog]
-	known    chan struct{} // closed when there is a first catalog
-	changes  broadcast     // the catalog or the policy is another one
-	sessions session.Store
-	shared   *session.Redis // sessions, where they are in Redis
-	hub      *stream.Hub
-	asked    asked
-	running  running
-	slots    slots
-	seals    *seals
+	catalog   atomic.Pointer[catalog]
+	known     chan struct{} // closed when there is a first catalog
+	changes   broadcast     // the catalog or the policy is another one
+	sessions  session.Store
+	shared    *session.Redis // sessions, where they are in Redis
+	hub       *stream.Hub
+	asked     asked
+	running   running
+	slots     slots
+	listeners slots // long streams
+	seals     *seals
 
 	mu    sync.Mutex
 	talks map[string]*conversation // by session, those that are live here
@@ -80,8 +81,8 @@ func New(ctx context.Context, c Config, o Options) (*Gateway, error) {
 		subjects:  newSubjects(),
 		hub:       stream.New(stream.Config{}, time.Now),
 		talks:     map[string]*conversation{},
-		slots:     slots{max: c.Limits.Concurrent},
-		draining:  make(chan struct{}), known: make(chan struct{}),
+		slots:     slots{max: c.Limits.Concurrent}, listeners: slots{max: c.Limits.Concurrent},
+		draining: make(chan struct{}), known: make(chan struct{}),
 	}
 	if err := g.openSessions(); err != nil {
 		return nil, fmt.Errorf("set up the sessions: %w", err)

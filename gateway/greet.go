@@ -21,7 +21,7 @@ func (x *exchange) initialize() *fault {
 	}
 	x.version = mcp.Negotiate(params.ProtocolVersion)
 	s, e := x.g.sessions.Open(x.ctx, session.Session{
-		Principal: x.principal.Key(), Version: x.version, Capabilities: params.Capabilities,
+		Principal: x.owner(), Version: x.version, Capabilities: params.Capabilities,
 		Client: session.Implementation{Name: clip(params.Client.Name), Version: clip(params.Client.Version)},
 	})
 	if e != nil {

@@ -42,6 +42,12 @@ func (j *judge) tells(ctx context.Context, method string, t target) bool {
 	}
 	q := policy.Question{Method: method, Subject: j.subject, Item: t.item, Request: j.request}
 	d := now.policy.Allow(ctx, q)
+	for _, item := range t.also {
+		if d.Allowed {
+			q.Item = item
+			d = now.policy.Allow(ctx, q)
+		}
+	}
 	if !d.Allowed {
 		j.record(now, ruleAllow, q, t, d, nil)
 	}

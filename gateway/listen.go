@@ -2,8 +2,11 @@ package gateway
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -32,6 +35,7 @@ func (x *exchange) listen() *fault {
 	honoured.Tasks = nil
 	honoured.Resources = l.subscribe(now, wish.Resources)
 	x.hand()
+	x.leave()
 	l.acknowledge(honoured)
 	w := &watcher{x: x, wanted: [listings]bool{
 		toolList: wish.ToolsListChanged, promptList: wish.PromptsListChanged,
@@ -60,22 +64,36 @@ type subscriber struct {
 
 	told inbox // by servers
 
-	mu    sync.Mutex // one message after the other
-	ready bool       // the acknowledgement, which comes first, has been sent
-	early [][]byte   // what came before it
+	mu     sync.Mutex // one message after the other
+	ready  bool       // the acknowledgement, which comes first, has been sent
+	early  [][]byte   // what came before it
+	wanted []string   // the resources that it acknowledged
 }
 
+// subscribeWait bounds how long one server may take to agree.
+const subscribeWait = 5 * time.Second
+
 // subscribe subscribes to the resources that the policy allows and that a
-// server agrees to tell of, and returns those.
+// server agrees to tell of in time, and returns those.
 func (l *subscriber) subscribe(now pinned, uris []string) (honoured []string) {
 	x := l.x
-	for _, uri := range uris {
+	ctx, cancel := context.WithTimeout(x.ctx, subscribeWait)
+	defer cancel()
+	agreed := make([]bool, len(uris))
+	var asking sync.WaitGroup
+	for i, uri := range uris {
 		t, ok := x.choose(now, mcp.MethodSubscribe, x.located(now, uri))
 		if !ok {
 			continue
 		}
-		answer, err := x.g.pool.Subscribe(x.ctx, t.server, l, uri)
-		if err == nil && answer.Error == nil {
+		asking.Go(func() {
+			answer, err := x.g.pool.Subscribe(ctx, t.server, l, uri)
+			agreed[i] = err == nil && answer.Error == nil
+		})
+	}
+	asking.Wait()
+	for i, uri := range uris {
+		if agreed[i] {
 			honoured = append(honoured, uri)
 		}
 	}
@@ -86,12 +104,27 @@ func (l *subscriber) subscribe(now pinned, uris []string) (honoured []string) {
 func (l *subscriber) acknowledge(f mcp.Filter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ready = true
+	l.ready, l.wanted = true, f.Resources
 	l.x.answer.event(l.message(mcp.NotifyAcknowledged, mcp.Set{Name: "notifications", Value: f.Value()}))
 	for _, m := range l.early {
 		l.x.answer.event(m)
 	}
 	l.early = nil
+}
+
+// wants reports whether the subscription is to a resource, or one that it is
+// part of. Before the acknowledgement, which comes at once, it may be to any.
+func (l *subscriber) wants(uri string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.ready || slices.ContainsFunc(l.wanted, func(wanted string) bool { return covers(wanted, uri) })
+}
+
+// covers reports whether who subscribed to one resource hears of the other: it
+// is the same, or lies below it.
+func covers(subscribed, uri string) bool {
+	rest, ok := strings.CutPrefix(uri, subscribed)
+	return ok && (rest == "" || strings.HasSuffix(subscribed, "/") || strings.ContainsRune("/?#", rune(rest[0])))
 }
 
 // tell sends a notification.
@@ -140,5 +173,8 @@ func (l *subscriber) pass(server string, m *mcp.Message) {
 		return
 	}
 	uri := mcp.Find(m.Params, "uri")
+	if text, _ := mcp.Text(uri); !l.wants(text) {
+		return
+	}
 	l.tell(m.Method, mcp.Set{Name: "uri", Value: uri})
 }

@@ -83,7 +83,7 @@ var fromClients = index([]row{
 	{method: mcp.MethodResourcesRead, eras: both, question: aboutResource, routing: toOne, serve: (*exchange).readResource},
 	{method: mcp.MethodSubscribe, eras: legacy, question: aboutResource, routing: toOne, serve: (*exchange).subscribe},
 	{method: mcp.MethodUnsubscribe, eras: legacy, routing: toOne, serve: (*exchange).unsubscribe},
-	{method: mcp.MethodListen, eras: modern, question: aboutLists, routing: toGateway, serve: (*exchange).listen},
+	{method: mcp.MethodListen, eras: modern, question: aboutLists, routing: toGateway, serve: func(x *exchange) *fault { return x.long(x.listen) }},
 	{method: mcp.MethodComplete, eras: both, question: aboutRef, routing: toOne, serve: (*exchange).complete},
 	{method: mcp.MethodSetLevel, eras: legacy, question: aboutServer, routing: toSession, serve: (*exchange).setLevel},
 	{method: mcp.MethodTasksGet, eras: both, question: aboutTask, routing: toOne, serve: (*exchange).useTask},

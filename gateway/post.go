@@ -118,7 +118,7 @@ func (x *exchange) findSession() *fault {
 	if len(ids) > 1 {
 		return faultSession(session.ErrUnknown)
 	}
-	s, err := x.g.sessions.Use(x.ctx, ids[0], x.principal.Key())
+	s, err := x.g.sessions.Use(x.ctx, ids[0], x.owner())
 	if err != nil {
 		return faultSession(err)
 	}

@@ -103,6 +103,10 @@ func (x *exchange) recordUnfinished(now pinned, method string, q policy.Request,
 
 // hand gives the exchange's records to the recorder.
 func (x *exchange) hand() {
+	for _, f := range x.later {
+		f()
+	}
+	x.later = nil
 	for _, r := range x.records {
 		r.Stages = x.stages.list()
 		x.g.records.Record(r)

@@ -3,11 +3,13 @@ package gateway
 import (
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 
 	"github.com/regogate/regogate/gateway/auth"
+	"github.com/regogate/regogate/gateway/mcp"
 	"github.com/regogate/regogate/registry"
 )
 
@@ -50,15 +52,31 @@ func (x *exchange) serve() *fault {
 		if !x.g.slots.take(x.principal.Key()) {
 			return faultBusy(codeBusy, "too many requests at once: wait for one to end")
 		}
-		defer x.g.slots.give(x.principal.Key())
+		x.leave = sync.OnceFunc(func() { x.g.slots.give(x.principal.Key()) })
+		defer x.leave()
 		return x.post()
-	case http.MethodGet:
-		return x.get()
-	case http.MethodDelete:
-		return x.endSession()
+	case http.MethodGet, http.MethodDelete:
+		if mcp.EraOf(x.r.Header.Get(mcp.HeaderVersion)) == mcp.Modern {
+			x.w.Header().Set("Allow", http.MethodPost) // MCP 2026-07-28, Streamable HTTP
+			return faultHTTP(http.StatusMethodNotAllowed, codeHTTPMethod)
+		}
+		if x.r.Method == http.MethodDelete {
+			return x.endSession()
+		}
+		return x.long(x.get)
 	}
 	x.w.Header().Set("Allow", corsMethods)
 	return faultHTTP(http.StatusMethodNotAllowed, codeHTTPMethod)
+}
+
+// long serves a stream that stays open, of which a principal has a number beside
+// that of its requests.
+func (x *exchange) long(serve func() *fault) *fault {
+	if !x.g.listeners.take(x.principal.Key()) {
+		return faultBusy(codeBusy, "too many open streams: end one")
+	}
+	defer x.g.listeners.give(x.principal.Key())
+	return serve()
 }
 
 // authenticate settles who sends the request, on its headers alone.

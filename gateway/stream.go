@@ -92,7 +92,7 @@ func (x *exchange) watch(s *stream.Stream, detached <-chan struct{}) {
 	x.lasts(detached, func() bool {
 		// A session with an open stream is in use; one that ended for its age
 		// takes its stream along.
-		if _, err := x.g.sessions.Use(x.ctx, x.session.ID, x.principal.Key()); errors.Is(err, session.ErrUnknown) {
+		if _, err := x.g.sessions.Use(x.ctx, x.session.ID, x.owner()); errors.Is(err, session.ErrUnknown) {
 			return false
 		}
 		x.talk.use()
@@ -194,7 +194,7 @@ func (x *exchange) endSession() *fault {
 	if f := x.findSession(); f != nil {
 		return f
 	}
-	if err := x.g.sessions.Close(x.ctx, x.session.ID, x.principal.Key()); err != nil {
+	if err := x.g.sessions.Close(x.ctx, x.session.ID, x.owner()); err != nil {
 		return faultSession(err)
 	}
 	x.g.endConversation(x.session.ID)

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/regogate/regogate/gateway/mcp"
@@ -28,8 +29,12 @@ func (x *exchange) subscribe() *fault {
 	ctx, end := x.callContext()
 	defer end()
 	from := time.Now()
+	x.talk.subscribes(session.Subscription{Server: t.server, URI: params.URI}) // its updates may come first
 	answer, e := x.g.pool.Subscribe(ctx, t.server, x.talk, params.URI)
 	measure(&x.stages.upstream, from)
+	if e != nil || answer.Error != nil {
+		x.talk.unsubscribes(params.URI)
+	}
 	if e != nil {
 		return x.backendFault(ctx, t.server, e)
 	}
@@ -43,6 +48,7 @@ func (x *exchange) subscribe() *fault {
 			s.Subscriptions = append(dropSubscription(s.Subscriptions, params.URI), added)
 		})
 		if err != nil {
+			x.talk.unsubscribes(params.URI)
 			_ = x.g.pool.Unsubscribe(ctx, t.server, x.talk, params.URI)
 			return faultSession(err)
 		}
@@ -66,6 +72,7 @@ func (x *exchange) unsubscribe() *fault {
 		if s.URI != params.URI {
 			continue
 		}
+		x.talk.unsubscribes(s.URI)
 		if err := x.g.pool.Unsubscribe(ctx, s.Server, x.talk, s.URI); err != nil {
 			return x.backendFault(ctx, s.Server, err)
 		}
@@ -85,7 +92,7 @@ func dropSubscription(list []session.Subscription, uri string) []session.Subscri
 func (c *conversation) save(ctx context.Context, change func(*session.Session)) error {
 	c.saving.Lock()
 	defer c.saving.Unlock()
-	s, err := c.g.sessions.Use(ctx, c.session, c.principal)
+	s, err := c.g.sessions.Use(ctx, c.session, c.owner)
 	if err != nil {
 		return err
 	}
@@ -130,12 +137,16 @@ func (c *conversation) resubscribed(s session.Subscription) bool {
 	if !t.known || !j.tells(ctx, mcp.MethodSubscribe, t) {
 		return true
 	}
+	c.subscribes(s)
 	_, err := c.g.pool.Subscribe(ctx, s.Server, c, s.URI)
 	if c.isOver() {
 		c.g.pool.Release(c.Key())
 	}
 	return err == nil
 }
+
+// setLevelWait bounds how long servers may take to hear of a level.
+const setLevelWait = 2 * time.Second
 
 // setLevel answers logging/setLevel. The session remembers the level, and each
 // server is told with the next request to it; those with which the session has
@@ -154,15 +165,22 @@ func (x *exchange) setLevel() *fault {
 	if err := x.talk.save(ctx, func(s *session.Session) { s.LogLevel = level }); err != nil {
 		return faultSession(err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, setLevelWait)
+	defer cancel()
+	var telling sync.WaitGroup
 	for _, server := range x.g.pool.Open(x.talk.Key()) {
 		s := now.catalog.site(server)
 		if s == nil || x.server != "" && x.server != server || !s.state.Has("logging", "") {
 			continue
 		}
-		if t := s.target(); x.allowed(now, x.question(mcp.MethodSetLevel, t), t.name) {
+		if t := s.target(); !x.allowed(now, x.question(mcp.MethodSetLevel, t), t.name) {
+			continue
+		}
+		telling.Go(func() {
 			// What a server answers, or does not, is no business of the client's.
 			_, _ = x.g.pool.Do(ctx, upstream.Call{Server: server, Peer: x.talk, Method: mcp.MethodSetLevel, Params: x.msg.Params})
-		}
+		})
 	}
+	telling.Wait()
 	return x.ping() // the empty result
 }

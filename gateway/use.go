@@ -21,6 +21,9 @@ type target struct {
 	item   *policy.Item
 	name   policy.Name
 	known  bool // it may be forwarded if the policy says yes
+	// also are further ways to look at the same resource, one for each template
+	// that it fits: what any of them hides is hidden.
+	also []*policy.Item
 }
 
 // use is a request that uses one thing. All of them go the same way: may the
@@ -67,7 +70,13 @@ func (x *exchange) use(u *use) *fault {
 func (x *exchange) choose(now pinned, method string, targets []target) (target, bool) {
 	for _, t := range targets {
 		x.about(t)
-		if x.allowed(now, x.question(method, t), t.name) && t.known {
+		ok := x.allowed(now, x.question(method, t), t.name)
+		for _, item := range t.also {
+			q := x.question(method, t)
+			q.Item = item
+			ok = ok && x.allowed(now, q, t.name)
+		}
+		if ok && t.known {
 			return t, true
 		}
 	}
@@ -232,11 +241,8 @@ func (c *catalog) located(route, uri string) []target {
 			listed = append(listed, o.target())
 			continue
 		}
-		for _, o := range lists[templateList].offers {
-			if o.definition.Match(uri) {
-				made = append(made, o.instance(uri))
-				break
-			}
+		if t, ok := fitting(lists[templateList].offers, uri); ok {
+			made = append(made, t)
 		}
 	}
 	// A template may take in any URI, so what is listed comes first.
@@ -249,6 +255,21 @@ func (c *catalog) located(route, uri string) []target {
 		name:  policy.Name{Kind: policy.KindResource, Server: route, Name: uri},
 		known: c.has(route, "resources"),
 	}}
+}
+
+// fitting is the resource that a server's templates give for a URI: of the first
+// that it fits, and of all others also.
+func fitting(templates []*offer, uri string) (t target, ok bool) {
+	for _, o := range templates {
+		switch {
+		case !o.definition.Match(uri):
+		case !ok:
+			t, ok = o.instance(uri), true
+		default:
+			t.also = append(t.also, o.instance(uri).item)
+		}
+	}
+	return t, ok
 }
 
 // instance is the resource that a template gives for a URI.

@@ -65,9 +65,9 @@ type Config struct {
 	// MaxResponse bounds one message of the server, decompressed: 16MiB.
 	MaxResponse strictyaml.ByteSize `yaml:"max_response"`
 	// MaxConcurrent bounds the requests under way at the server; more wait
-	// for a place until their deadline: 64.
+	// for a place until their deadline: 256.
 	MaxConcurrent int `yaml:"max_concurrent"`
-	// MaxSessions bounds sessions, 1024, or processes, 64: one for each session
+	// MaxSessions bounds sessions, 1024, or processes, 128: one for each session
 	// of a client up to revision 2025-11-25, one for each principal beyond. The
 	// one idle for longest makes room for a new one; one with a subscription
 	// is not idle. Discovery has another one of its own.
@@ -84,7 +84,7 @@ type TLS struct {
 func (c Config) withDefaults() Config {
 	connect, sessions := 5*time.Second, 1024
 	if c.Command != "" {
-		connect, sessions = 30*time.Second, 64
+		connect, sessions = 30*time.Second, 128
 	}
 	fallback(&c.Protocol, "auto")
 	fallback(&c.ConnectTimeout, connect)
@@ -93,7 +93,7 @@ func (c Config) withDefaults() Config {
 	fallback(&c.IdleTimeout, 10*time.Minute)
 	fallback(&c.StopTimeout, 3*time.Second)
 	fallback(&c.MaxResponse, 16<<20)
-	fallback(&c.MaxConcurrent, 64)
+	fallback(&c.MaxConcurrent, 256)
 	fallback(&c.MaxSessions, sessions)
 	return c
 }

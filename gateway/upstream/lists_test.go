@@ -435,11 +435,11 @@ func TestListsBounds(t *testing.T) {
 	})
 	s := running(t, alpha(d), lazy(nil)).Current().Server("alpha")
 	want := "it offers more than 10000 tools; resources: it offers more than 10000 resources; " +
-		"resource templates: it offers more than 1000 resource templates"
-	if s.Problem != want || !s.Partial || len(s.Tools) != 10_000 || len(s.Resources) != 10_000 || len(s.Templates) != 1000 {
+		"resource templates: it offers more than 200 resource templates"
+	if s.Problem != want || !s.Partial || len(s.Tools) != 10_000 || len(s.Resources) != 10_000 || len(s.Templates) != 200 {
 		t.Errorf("partial %v, problem %q", s.Partial, s.Problem)
 	}
-	if last := s.Templates[999].Name; last != identity(templates, 1000) || s.Template(last) == nil {
+	if last := s.Templates[199].Name; last != identity(templates, 200) || s.Template(last) == nil {
 		t.Errorf("the last template is %q", last)
 	}
 }

@@ -328,6 +328,9 @@ type crowd struct{ subs *subscriptions }
 // is. It is told of what any client might be, and answers nothing.
 type onlooker struct{ *crowd }
 
+// Notify drops what peers hear over links of their own.
+func (o onlooker) Notify(string, *mcp.Message) {}
+
 func (c *crowd) Key() string                  { return "" }
 func (c *crowd) Era() mcp.Era                 { return mcp.Legacy }
 func (c *crowd) Capabilities() jsontext.Value { return nil }
