@@ -169,7 +169,7 @@ func (c *conversation) ask(ctx context.Context, j *judge, t target, m *mcp.Messa
 	defer timer.Stop()
 	select {
 	case answer := <-q.answer:
-		return answer
+		return c.restoreAnswer(m, answer)
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-c.g.closing.Done():
@@ -179,6 +179,17 @@ func (c *conversation) ask(ctx context.Context, j *judge, t target, m *mcp.Messa
 		mcp.Set{Name: "reason", Value: mcp.String("nobody waits for the answer any more")},
 	)).Append(nil))
 	return refusedAsk(m, mcp.CodeInternal, "the client did not answer in time")
+}
+
+// restoreAnswer words a client's answer for the server.
+func (c *conversation) restoreAnswer(m, answer *mcp.Message) *mcp.Message {
+	result, err := c.restoreRelated(answer.Result)
+	if err != nil {
+		return refusedAsk(m, mcp.CodeInternal, "the client's answer cannot be read")
+	}
+	out := *answer
+	out.Result = result
+	return &out
 }
 
 func (c *conversation) nextAsk() mcp.ID {
@@ -195,7 +206,9 @@ func (c *conversation) exposeAsk(route, server string, m *mcp.Message) (params, 
 	if e != nil {
 		return nil, nil, e
 	}
-	params = m.Params
+	if params, err = c.exposeRelated(server, m.Params); err != nil {
+		return nil, nil, err
+	}
 	if m.Method == mcp.MethodElicit && route == "" {
 		if params, err = exposeElicitation(params, server); err != nil {
 			return nil, nil, err
@@ -265,6 +278,13 @@ func (x *exchange) passOn(ctx context.Context, t target) func(*mcp.Message) {
 		}
 		if m.Method == mcp.NotifyMessage && x.era == mcp.Modern && x.meta.LogLevel == "" {
 			return // not asked for, so not to be sent (MCP 2026-07-28, logging)
+		}
+		if x.talk != nil {
+			params, err := x.talk.exposeRelated(t.server, m.Params)
+			if err != nil {
+				return
+			}
+			m = mcp.NewRequest(mcp.ID{}, m.Method, params)
 		}
 		x.answer.event(m.Append(nil))
 	}

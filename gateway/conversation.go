@@ -277,7 +277,11 @@ func (c *conversation) about(now pinned, route, server string, m *mcp.Message) (
 			m = mcp.NewRequest(mcp.ID{}, m.Method, params)
 		}
 	}
-	return now.catalog.site(server).target(), m
+	params, err := c.exposeRelated(server, m.Params)
+	if err != nil {
+		return target{}, nil
+	}
+	return now.catalog.site(server).target(), mcp.NewRequest(mcp.ID{}, m.Method, params)
 }
 
 // updated finds the resource whose change a server tells.

@@ -30,7 +30,7 @@ func (x *exchange) useTask() *fault {
 		return faultParams(err)
 	}
 	unknown := faultUnknown("task", params.ID)
-	ref, ok := x.openTask(params.ID)
+	ref, ok := x.g.openTask(x.principal.Key(), params.ID)
 	if !ok || x.server != "" && x.server != ref.Server {
 		if len(x.introduce().tasks(x.era)) == 0 {
 			return faultMethod(x.era, x.msg.Method) // as of any server that declares no tasks
@@ -55,8 +55,8 @@ func (c *catalog) tool(server, name string) target {
 	}
 }
 
-func (x *exchange) openTask(id string) (ref taskRef, ok bool) {
-	text, err := x.g.seals.open(sealTask, id, x.principal.Key())
+func (g *Gateway) openTask(principal, id string) (ref taskRef, ok bool) {
+	text, err := g.seals.open(sealTask, id, principal)
 	return ref, err == nil && json.Unmarshal(text, &ref) == nil
 }
 
