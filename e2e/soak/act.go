@@ -205,7 +205,7 @@ func (p *place) uri(owner string) string { return "note://" + p.name + "/" + own
 
 // greet answers initialize.
 func (p *place) greet(v *visitor, m message, version string) []byte {
-	v.elicits = read(m.Params).Capabilities.Elicitation != nil
+	v.elicits.Store(read(m.Params).Capabilities.Elicitation != nil)
 	return result(m.ID, object{
 		"protocolVersion": version, "serverInfo": object{"name": p.name, "version": "1"},
 		"capabilities": object{"tools": object{}, "resources": object{"subscribe": true}, "logging": object{}},

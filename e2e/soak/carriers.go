@@ -139,7 +139,7 @@ func (p legacyHTTP) post(w http.ResponseWriter, r *http.Request, v *visitor) {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		t := turn{ctx: ctx, id: m.ID, params: read(m.Params), send: s.send}
-		if v.elicits {
+		if v.elicits.Load() {
 			t.ask = func(mark string) (message, bool) { return v.ask(ctx, "elicitation/create", wish(mark), s.send) }
 		}
 		s.end(p.carry(v, t))

@@ -60,7 +60,7 @@ func (p *place) take(v *visitor, m message, send func([]byte) error, die func())
 	case m.Method == "tools/call":
 		ctx, cancel := v.under(string(m.ID))
 		t := turn{ctx: ctx, id: m.ID, params: read(m.Params), send: send}
-		if v.elicits {
+		if v.elicits.Load() {
 			t.ask = func(mark string) (message, bool) { return v.ask(ctx, "elicitation/create", wish(mark), send) }
 		}
 		go func() {
@@ -83,24 +83,18 @@ func (v *visitor) under(id string) (context.Context, context.CancelFunc) {
 		v.calls = map[string]context.CancelFunc{}
 	}
 	v.calls[id] = cancel
-	stop := make(chan struct{})
 	go func() {
 		select {
 		case <-v.gone:
 			cancel()
-		case <-stop:
+		case <-ctx.Done():
 		}
 	}()
-	var once bool
 	return ctx, func() {
 		cancel()
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		if !once {
-			once = true
-			close(stop)
-			delete(v.calls, id)
-		}
+		delete(v.calls, id)
 	}
 }
 

@@ -34,14 +34,14 @@ func newPlace(name string, seed uint64, b *book) *place {
 // visitor is a session of the gateway's with a server, or a process, or a
 // listening request.
 type visitor struct {
-	out  chan []byte   // messages that belong to no call
-	gone chan struct{} // closed when it ends
-	end  func()        // may be called more than once
+	out     chan []byte   // messages that belong to no call
+	gone    chan struct{} // closed when it ends
+	end     func()        // may be called more than once
+	elicits atomic.Bool   // the client can be asked
 
 	mu      sync.Mutex
 	owner   string // of the first mark that it brought
 	asks    int
-	elicits bool // the client can be asked
 	waiting map[string]chan message
 	watched map[string]bool // URIs
 	calls   map[string]context.CancelFunc

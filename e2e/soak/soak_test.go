@@ -140,7 +140,7 @@ func TestPlateau(t *testing.T) {
 	if got := returned(was, look{Goroutines: 55, Heap: 3e6, Files: 22, Children: 1}); got != nil {
 		t.Errorf("back, and yet %v", got)
 	}
-	if got := returned(was, look{Goroutines: 66, Heap: 6e6, Files: 31, Children: 2}); len(got) != 4 {
+	if got := returned(was, look{Goroutines: 66, Heap: 9e6, Files: 31, Children: 2}); len(got) != 4 {
 		t.Errorf("nothing is back, and all that is said is %v", got)
 	}
 }
