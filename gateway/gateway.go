@@ -267,6 +267,7 @@ func (g *Gateway) tidy(ctx context.Context) error {
 			return nil
 		case <-every.C:
 			g.sweep(g.config.Sessions.Idle)
+			g.hub.Stats() // looking at the streams forgets those whose time is over
 		}
 	}
 }
