@@ -83,7 +83,9 @@ func TestEveryMethodIsOnTheTable(t *testing.T) {
 			if text := f.next(); (status != absent || text != want) && !(era == "modern" && status == http.StatusBadRequest && strings.Contains(text, "-32020")) {
 				t.Errorf("%s %q: %d %s\nwant %d %s", era, method, status, text, absent, want)
 			}
-			if got := g.arrived(); len(got) != 0 {
+			// The client has left a request before this one, and its server may hear of that now.
+			got := slices.DeleteFunc(g.arrived(), func(method string) bool { return method == "notifications/cancelled" })
+			if len(got) != 0 {
 				t.Errorf("%s %q: arrived at the backends: %v", era, method, got)
 			}
 		}
