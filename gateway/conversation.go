@@ -31,6 +31,7 @@ type conversation struct {
 	mu         sync.Mutex
 	subscribed []session.Subscription // here
 	refused    map[refusal]pinned     // what a server itself may not tell, and by which policy
+	refusedBy  *judge                 // who said so: on other claims the answer may be another
 	over       bool                   // the session has ended, or is used elsewhere
 	used       time.Time
 	judge      *judge             // of the latest request
@@ -197,7 +198,7 @@ func (c *conversation) pass(server string, m *mcp.Message) {
 	j := c.latest()
 	row, ok := fromServers[m.Method]
 	now, code := j.now()
-	if !ok || !row.alone || code != "" || now.catalog.site(server) == nil || c.refuses(now, server, m.Method) {
+	if !ok || !row.alone || code != "" || now.catalog.site(server) == nil || c.refuses(j, now, server, m.Method) {
 		return
 	}
 	if m.Method == mcp.NotifyResourceUpdated && !c.wants(server, m) {
@@ -208,7 +209,7 @@ func (c *conversation) pass(server string, m *mcp.Message) {
 		return
 	}
 	if !j.tells(context.Background(), m.Method, t) {
-		c.refuse(now, server, m.Method, t)
+		c.refuse(j, now, server, m.Method, t)
 		return
 	}
 	c.send(m.Append(nil))
@@ -220,20 +221,20 @@ type refusal struct{ server, method string }
 
 // refuses reports whether the policy has said no to the very same: a server may
 // tell the same thing thousands of times.
-func (c *conversation) refuses(now pinned, server, method string) bool {
+func (c *conversation) refuses(j *judge, now pinned, server, method string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.refused[refusal{server, method}] == now && now.policy != nil
+	return c.refusedBy == j && c.refused[refusal{server, method}] == now && now.policy != nil
 }
 
-func (c *conversation) refuse(now pinned, server, method string, t target) {
+func (c *conversation) refuse(j *judge, now pinned, server, method string, t target) {
 	if t.name.Kind != policy.KindServer {
 		return // another one of the same method may be about something else
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refused == nil {
-		c.refused = map[refusal]pinned{}
+	if c.refusedBy != j {
+		c.refused, c.refusedBy = map[refusal]pinned{}, j
 	}
 	c.refused[refusal{server, method}] = now
 }
