@@ -22,7 +22,13 @@ import (
 	"github.com/regogate/regogate/policies"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(talkativeEnv) != "" {
+		talkative()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // start runs a world for the test, with connections that end with it.
 func start(t *testing.T, o world.Options) *world.World {
