@@ -17,6 +17,7 @@ import (
 
 	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/session"
 	"github.com/regogate/regogate/gateway/upstream"
 	"github.com/regogate/regogate/registry"
 	"github.com/regogate/regogate/registry/strictyaml"
@@ -57,6 +58,7 @@ func Check(ctx context.Context, path string, env func(string) (string, bool), ov
 	parts.Go(k.listener)
 	parts.Go(k.decisionLog)
 	parts.Go(func() { k.keys(ctx) })
+	parts.Go(func() { k.sessions(ctx) })
 	parts.Go(func() { survey = k.servers(ctx, o.Version) })
 	parts.Go(func() {
 		snapshot, files = k.registry(ctx, o)
@@ -118,6 +120,24 @@ func (k *check) listener() {
 		return
 	}
 	l.Close()
+}
+
+// sessions tries the Redis that they are to be in: without it no client up to
+// 2025-11-25 could begin.
+func (k *check) sessions(ctx context.Context) {
+	c := k.config.Sessions
+	if c.Redis == nil || !k.sound("sessions") {
+		return
+	}
+	store, err := session.NewRedis(c, time.Now, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		k.add("sessions.redis", "%v", err)
+		return
+	}
+	defer store.Stop()
+	if _, err := store.Use(ctx, "check", "check"); err != nil && !errors.Is(err, session.ErrUnknown) {
+		k.add("sessions.redis", "%v: start it, or correct how it is reached", err)
+	}
 }
 
 func (k *check) decisionLog() {

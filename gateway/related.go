@@ -23,7 +23,11 @@ func (c *conversation) exposeRelated(server string, params jsontext.Value) (json
 	id, _ := mcp.Text(mcp.Find(related, "taskId"))
 	set := mcp.Set{Name: mcp.MetaRelatedTask}
 	if t, ok := c.task(server, id); ok {
-		set.Value = object(mcp.Set{Name: "taskId", Value: c.g.taskID(c.principal, t, id)})
+		named, err := mcp.Edit(related, mcp.Set{Name: "taskId", Value: c.g.taskID(c.principal, t, id)})
+		if err != nil {
+			return nil, err
+		}
+		set.Value = named
 	}
 	return mcp.EditMeta(params, set)
 }
@@ -37,7 +41,11 @@ func (c *conversation) restoreRelated(result jsontext.Value) (jsontext.Value, er
 	id, _ := mcp.Text(mcp.Find(related, "taskId"))
 	set := mcp.Set{Name: mcp.MetaRelatedTask}
 	if ref, ok := c.g.openTask(c.principal, id); ok {
-		set.Value = object(mcp.Set{Name: "taskId", Value: mcp.String(ref.ID)})
+		named, err := mcp.Edit(related, mcp.Set{Name: "taskId", Value: mcp.String(ref.ID)})
+		if err != nil {
+			return nil, err
+		}
+		set.Value = named
 	}
 	return mcp.EditMeta(result, set)
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -34,12 +35,15 @@ func newSeals(key []byte) *seals {
 	return &seals{key: key}
 }
 
-// seal encrypts a text for a purpose, bound to parts.
+// seal encrypts a text for a purpose, bound to parts. The same text for the same
+// purpose and parts gives the same result, at every replica with the key, so
+// that an id stays one; hence the nonce is made of all of them.
 func (s *seals) seal(purpose string, text []byte, parts ...string) string {
-	aead := s.aead(purpose)
-	nonce := make([]byte, aead.NonceSize(), aead.NonceSize()+len(text)+aead.Overhead())
-	rand.Read(nonce)
-	return base64.RawURLEncoding.EncodeToString(aead.Seal(nonce, nonce, text, bound(parts)))
+	aead, about := s.aead(purpose), bound(parts)
+	mac := hmac.New(sha256.New, s.derive("nonce of "+purpose))
+	mac.Write(bound([]string{string(about), string(text)}))
+	nonce := mac.Sum(make([]byte, 0, sha256.Size+len(text)+aead.Overhead()))[:aead.NonceSize()]
+	return base64.RawURLEncoding.EncodeToString(aead.Seal(nonce, nonce, text, about))
 }
 
 // open returns the text that seal was given with the same purpose and parts, or
@@ -85,11 +89,7 @@ func (s *seals) openCursor(cursor string, parts ...string) (int, error) {
 }
 
 func (s *seals) aead(purpose string) cipher.AEAD {
-	key, err := hkdf.Key(sha256.New, s.key, nil, "regogate "+purpose, 32)
-	if err != nil {
-		panic(err) // 32 bytes are never too many
-	}
-	block, err := aes.NewCipher(key)
+	block, err := aes.NewCipher(s.derive(purpose))
 	if err != nil {
 		panic(err) // and never the wrong number
 	}
@@ -98,6 +98,15 @@ func (s *seals) aead(purpose string) cipher.AEAD {
 		panic(err)
 	}
 	return aead
+}
+
+// derive makes a key of its own for each purpose.
+func (s *seals) derive(purpose string) []byte {
+	key, err := hkdf.Key(sha256.New, s.key, nil, "regogate "+purpose, 32)
+	if err != nil {
+		panic(err) // 32 bytes are never too many
+	}
+	return key
 }
 
 // bound writes the parts so that no two lists of them read the same.

@@ -17,6 +17,9 @@ func TestSealsEnd(t *testing.T) {
 	if text, err := s.openFor(sealState, s.sealFor(-2*time.Second, sealState, []byte("x"), "a"), "a"); !errors.Is(err, errSeal) {
 		t.Errorf("after its end: %q, %v", text, err)
 	}
+	if again := s.seal(sealTask, []byte("x"), "a"); again != newSeals(s.key).seal(sealTask, []byte("x"), "a") || again == s.seal(sealTask, []byte("y"), "a") {
+		t.Error("an id is not one, or not one of its own")
+	}
 	for _, parts := range [][]string{{"ab", "c"}, {"a", "b", "c"}, {"abc"}, {"bc", "a"}, {"a"}, nil} {
 		if text, err := s.openFor(sealState, sealed, parts...); !errors.Is(err, errSeal) {
 			t.Errorf("bound to other parts than %q: %q, %v", parts, text, err)

@@ -93,7 +93,7 @@ func TestTheExampleServersAreRight(t *testing.T) {
 	if web := c.Servers["web"]; len(c.Servers) != 2 || web.Headers["Authorization"] != "Bearer x" || web.TLS.CAFile == "" {
 		t.Errorf("of\n%s\nthe servers are %+v", servers, c.Servers)
 	}
-	if local := c.Servers["local"]; local.Command != "npx" || local.Env["TOKEN"] != "x" || local.MaxSessions != 64 {
+	if local := c.Servers["local"]; local.Command != "npx" || local.Env["TOKEN"] != "x" || local.MaxSessions != 128 {
 		t.Errorf("of\n%s\nlocal is %+v", servers, local)
 	}
 }
