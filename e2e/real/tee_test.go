@@ -86,7 +86,10 @@ type message struct {
 	Method string
 	Params struct{ Name string }
 
-	refusal bool // the policy's, of a request of the server to its client
+	// refusal of a request of the server: the policy's, of one to its client, or
+	// that of the gateway's own conversation, which says that it can be asked and
+	// answers nothing.
+	refusal bool
 }
 
 func parse(t testing.TB, raw []byte) message {
@@ -95,7 +98,12 @@ func parse(t testing.TB, raw []byte) message {
 	if err := json.Unmarshal(raw, &m); err != nil {
 		t.Fatalf("a server was sent what is no message: %v: %s", err, raw)
 	}
-	m.refusal = m.Method == "" && strings.HasSuffix(strings.TrimSpace(m.raw), `,"error":{"code":403,"message":"the policy does not allow this request to the client"}}`)
+	for _, refusal := range []string{
+		`"code":403,"message":"the policy does not allow this request to the client"`,
+		`"code":-32601,"message":"the client does not support this method"`,
+	} {
+		m.refusal = m.refusal || m.Method == "" && strings.HasSuffix(strings.TrimSpace(m.raw), `,"error":{`+refusal+`}}`)
+	}
 	return m
 }
 
