@@ -272,6 +272,15 @@ func TestMadeUpTasksLookTheSame(t *testing.T) {
 			}
 		}
 	}
+	for path, want := range map[string]string{
+		"/mcp": `{"tasks":[]}`, "/mcp/till": `{"tasks":[]}`,
+		"/mcp/shop": `error {"code":-32601,"message":"Method not found: tasks/list"}`,
+		"/mcp/none": `error {"code":-32601,"message":"Method not found: tasks/list"}`,
+	} {
+		if _, answer := legacy(t, g.World, path, "developer", able).do("tasks/list", `{}`); answer != want {
+			t.Errorf("%s tasks/list: %s, want %s", path, answer, want)
+		}
+	}
 	if got := g.arrived(); len(got) != 0 {
 		t.Errorf("arrived at the backends: %v", got)
 	}

@@ -146,16 +146,11 @@ func (a *answer) end() {
 	a.ended = true
 }
 
-// Event, Retry and Comment make the answer a stream.Sink.
+// Event and Comment make the answer a stream.Sink.
 
 // Event writes one event.
 func (a *answer) Event(id string, data []byte) error {
 	return a.write(len(data), func() error { return a.events.Write(mcp.Event{ID: id, Data: data}) })
-}
-
-// Retry tells the client how long to wait before it reconnects.
-func (a *answer) Retry(d time.Duration) error {
-	return a.write(0, func() error { return a.events.Write(mcp.Event{Retry: d}) })
 }
 
 // Comment writes a comment, so that nothing between here and the client takes

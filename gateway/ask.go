@@ -219,15 +219,14 @@ func (c *conversation) exposeAsk(route, server string, m *mcp.Message) (params, 
 
 // exposeElicitation makes the id of a URL elicitation one among all servers'.
 func exposeElicitation(object jsontext.Value, server string) (jsontext.Value, error) {
-	members, err := mcp.Split(object)
-	if err != nil {
-		return nil, err
+	l, e := mcp.ReadElicitation(object)
+	if e != nil {
+		return nil, e
 	}
-	id, ok := mcp.Text(mcp.Get(members, "elicitationId"))
-	if !ok {
+	if !l.HasID {
 		return object, nil
 	}
-	return mcp.Edit(object, mcp.Set{Name: "elicitationId", Value: mcp.String(server + ":" + id)})
+	return l.Params(server + ":" + l.ID), nil
 }
 
 // can reports whether the client said that it takes such requests.

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -224,7 +223,7 @@ type refusal struct{ server, method string }
 func (c *conversation) refuses(j *judge, now pinned, server, method string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.refusedBy == j && c.refused[refusal{server, method}] == now && now.policy != nil
+	return c.refusedBy == j && c.refused[refusal{server, method}] == now
 }
 
 func (c *conversation) refuse(j *judge, now pinned, server, method string, t target) {
@@ -245,7 +244,7 @@ func (c *conversation) wants(server string, m *mcp.Message) bool {
 	uri, _ := mcp.Text(mcp.Find(m.Params, "uri"))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.ContainsFunc(c.subscribed, func(s session.Subscription) bool { return s.Server == server && covers(s.URI, uri) })
+	return covered(c.subscribed, server, uri)
 }
 
 // subscribes notes a subscription that is held here.

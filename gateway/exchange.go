@@ -36,6 +36,7 @@ type exchange struct {
 	version   string
 	meta      mcp.Meta
 	session   session.Session
+	judging   *judge        // made when first needed
 	talk      *conversation // of the session; nil in the modern era
 
 	outcome string // code of the fault, or codeOK

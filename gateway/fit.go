@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"bytes"
 	"net/http"
 	"strconv"
 	"strings"
@@ -64,20 +63,15 @@ func (x *exchange) fitTask(now pinned, t target, u *use, m *mcp.Message) *fault 
 			return nil
 		}
 	}
-	var err error
-	switch {
-	case x.msg.Method == mcp.MethodTasksResult, x.msg.Method == mcp.MethodToolsCall:
-		if meta := mcp.Find(m.Result, "_meta"); bytes.Contains(meta, []byte(mcp.MetaRelatedTask)) {
-			if meta, err = sealRelated(meta, seal); err == nil {
-				m.Result, err = mcp.Edit(m.Result, mcp.Set{Name: "_meta", Value: meta})
-			}
-		}
-	case strings.HasPrefix(x.msg.Method, "tasks/"):
-		m.Result, err = sealTasks(m.Result, seal)
+	rename := renameRelated
+	if strings.HasPrefix(x.msg.Method, "tasks/") && x.msg.Method != mcp.MethodTasksResult {
+		rename = renameTask
 	}
+	result, err := rename(m.Result, seal)
 	if err != nil {
 		return faultInternal(err)
 	}
+	m.Result = result
 	if x.msg.Method == mcp.MethodTasksGet && mcp.Find(m.Result, "inputRequests") != nil {
 		return x.judgeInput(t, m.Result, nil)
 	}
@@ -86,8 +80,6 @@ func (x *exchange) fitTask(now pinned, t target, u *use, m *mcp.Message) *fault 
 
 // inputWait is how long the client has to bring what a server asked for.
 const inputWait = 30 * time.Minute
-
-const sealState = "request state"
 
 // stateParts is what the state of a request is bound to.
 func (x *exchange) stateParts(t target, u *use) []string {
@@ -211,7 +203,7 @@ func (x *exchange) fitElicitations(t target, m *mcp.Message) *fault {
 	return x.editError(m, mcp.Set{Name: "data", Value: edited})
 }
 
-// status is the HTTP status of an answer: 200, but for what the modern era says
+// statusOf is the HTTP status of an answer: 200, but for what the modern era says
 // of some errors.
 func (x *exchange) statusOf(m *mcp.Message) int {
 	if x.era != mcp.Modern || m.Error == nil {

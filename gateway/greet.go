@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -97,9 +98,9 @@ func (x *exchange) introduce() introduction {
 			intro.unsure = intro.unsure || s.state.Listed.IsZero()
 		}
 	}
-	// Clients do not ask for what is not declared.
-	for list, capability := range map[listing]string{promptList: "prompts", resourceList: "resources", templateList: "resources"} {
-		if len(shelf.lists[list].offers) == 0 || intro.any(capability) {
+	// Clients do not ask for what is not declared. Tools always are.
+	for _, list := range []listing{promptList, resourceList, templateList} {
+		if len(shelf.lists[list].offers) == 0 || intro.any(lists[list].capability) {
 			continue
 		}
 		visible, f := x.see(now, list)
@@ -129,13 +130,11 @@ func (i introduction) capabilities(era mcp.Era) jsontext.Value {
 		}
 		sets = append(sets, mcp.Set{Name: "resources", Value: value})
 	}
-	for _, name := range []string{"completions", "logging"} {
-		if name == "logging" {
-			i.shown = nil // that is of the server itself
-		}
-		if i.any(name) {
-			sets = append(sets, mcp.Set{Name: name, Value: jsontext.Value("{}")})
-		}
+	if i.any("completions") {
+		sets = append(sets, mcp.Set{Name: "completions", Value: jsontext.Value("{}")})
+	}
+	if i.unsure || declared(i.sites, "logging") { // of the server itself, whatever is seen of it
+		sets = append(sets, mcp.Set{Name: "logging", Value: jsontext.Value("{}")})
 	}
 	return object(append(sets, i.tasks(era)...)...)
 }
@@ -160,14 +159,11 @@ func (i introduction) tasks(era mcp.Era) []mcp.Set {
 }
 
 func (i introduction) any(path ...string) bool {
-	for _, sites := range [][]*site{i.sites, i.shown} {
-		for _, s := range sites {
-			if mcp.Declares(s.state.Capabilities, path...) {
-				return true
-			}
-		}
-	}
-	return i.unsure
+	return i.unsure || declared(i.sites, path...) || declared(i.shown, path...)
+}
+
+func declared(sites []*site, path ...string) bool {
+	return slices.ContainsFunc(sites, func(s *site) bool { return mcp.Declares(s.state.Capabilities, path...) })
 }
 
 // mostInstructions bounds what one server says of itself: models read it.

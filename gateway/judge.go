@@ -22,8 +22,17 @@ type judge struct {
 	route     string // the route's server; "" on the aggregate route
 }
 
+// judge returns the exchange's; it is called once the message is read, and the
+// session found.
 func (x *exchange) judge() *judge {
-	return &judge{g: x.g, principal: x.principal, subject: x.subject, request: x.request(), route: x.server}
+	if x.judging == nil {
+		x.judging = &judge{g: x.g, principal: x.principal, subject: x.subject, request: x.request(), route: x.server}
+	}
+	return x.judging
+}
+
+func (j *judge) question(method string, t target) policy.Question {
+	return policy.Question{Method: method, Subject: j.subject, Item: t.item, Request: j.request}
 }
 
 // verdict is the answer to both gates.
@@ -40,14 +49,7 @@ func (j *judge) tells(ctx context.Context, method string, t target) bool {
 	if code != "" {
 		return false
 	}
-	q := policy.Question{Method: method, Subject: j.subject, Item: t.item, Request: j.request}
-	d := now.policy.Allow(ctx, q)
-	for _, item := range t.also {
-		if d.Allowed {
-			q.Item = item
-			d = now.policy.Allow(ctx, q)
-		}
-	}
+	q, d := t.allow(ctx, now, j.question(method, t))
 	if !d.Allowed {
 		j.record(now, ruleAllow, q, t, d, nil)
 	}
@@ -61,12 +63,11 @@ func (j *judge) asks(ctx context.Context, method string, t target, params jsonte
 	if code != "" {
 		return verdict{}
 	}
-	q := policy.Question{Method: method, Subject: j.subject, Item: t.item, Request: j.request}
-	d := now.policy.Allow(ctx, q)
+	q, d := t.allow(ctx, now, j.question(method, t))
+	r := j.record(now, ruleAllow, q, t, d, nil)
 	if !d.Allowed || !now.policy.HasCall() {
-		return verdict{d.Allowed, j.record(now, ruleAllow, q, t, d, nil)}
+		return verdict{d.Allowed, r}
 	}
-	j.record(now, ruleAllow, q, t, d, nil)
 	if params == nil {
 		params = jsontext.Value("{}")
 	}

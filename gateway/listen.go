@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/session"
 )
 
 // listen answers subscriptions/listen, the modern era's stream of changes. It
@@ -31,12 +32,10 @@ func (x *exchange) listen() *fault {
 	l.told.handle = l.pass
 	defer l.told.close()
 	defer x.g.pool.Release(l.Key())
-	honoured := wish
-	honoured.Tasks = nil
-	honoured.Resources = l.subscribe(now, wish.Resources)
+	agreed := l.subscribe(now, wish.Resources)
 	x.hand()
 	x.leave()
-	l.acknowledge(honoured)
+	l.acknowledge(wish, agreed)
 	w := &watcher{x: x, wanted: [listings]bool{
 		toolList: wish.ToolsListChanged, promptList: wish.PromptsListChanged,
 		resourceList: wish.ResourcesListChanged, templateList: wish.ResourcesListChanged,
@@ -64,10 +63,10 @@ type subscriber struct {
 
 	told inbox // by servers
 
-	mu     sync.Mutex // one message after the other
-	ready  bool       // the acknowledgement, which comes first, has been sent
-	early  [][]byte   // what came before it
-	wanted []string   // the resources that it acknowledged
+	mu     sync.Mutex             // one message after the other
+	ready  bool                   // the acknowledgement, which comes first, has been sent
+	early  [][]byte               // what came before it
+	wanted []session.Subscription // what it acknowledged
 }
 
 // subscribeWait bounds how long one server may take to agree.
@@ -75,36 +74,42 @@ const subscribeWait = 5 * time.Second
 
 // subscribe subscribes to the resources that the policy allows and that a
 // server agrees to tell of in time, and returns those.
-func (l *subscriber) subscribe(now pinned, uris []string) (honoured []string) {
+func (l *subscriber) subscribe(now pinned, uris []string) (agreed []session.Subscription) {
 	x := l.x
 	ctx, cancel := context.WithTimeout(x.ctx, subscribeWait)
 	defer cancel()
-	agreed := make([]bool, len(uris))
+	asked, yes := make([]session.Subscription, len(uris)), make([]bool, len(uris))
 	var asking sync.WaitGroup
 	for i, uri := range uris {
 		t, ok := x.choose(now, mcp.MethodSubscribe, x.located(now, uri))
 		if !ok {
 			continue
 		}
+		asked[i] = session.Subscription{Server: t.server, URI: uri}
 		asking.Go(func() {
 			answer, err := x.g.pool.Subscribe(ctx, t.server, l, uri)
-			agreed[i] = err == nil && answer.Error == nil
+			yes[i] = err == nil && answer.Error == nil
 		})
 	}
 	asking.Wait()
-	for i, uri := range uris {
-		if agreed[i] {
-			honoured = append(honoured, uri)
+	for i := range uris {
+		if yes[i] {
+			agreed = append(agreed, asked[i])
 		}
 	}
-	return honoured
+	return agreed
 }
 
-// acknowledge begins the stream.
-func (l *subscriber) acknowledge(f mcp.Filter) {
+// acknowledge begins the stream. Of what the client wishes for it agrees to all
+// but tasks, and to the resources given.
+func (l *subscriber) acknowledge(f mcp.Filter, agreed []session.Subscription) {
+	f.Tasks, f.Resources = nil, nil
+	for _, s := range agreed {
+		f.Resources = append(f.Resources, s.URI)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ready, l.wanted = true, f.Resources
+	l.ready, l.wanted = true, agreed
 	l.x.answer.event(l.message(mcp.NotifyAcknowledged, mcp.Set{Name: "notifications", Value: f.Value()}))
 	for _, m := range l.early {
 		l.x.answer.event(m)
@@ -114,17 +119,20 @@ func (l *subscriber) acknowledge(f mcp.Filter) {
 
 // wants reports whether the subscription is to a resource, or one that it is
 // part of. Before the acknowledgement, which comes at once, it may be to any.
-func (l *subscriber) wants(uri string) bool {
+func (l *subscriber) wants(server, uri string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.ready || slices.ContainsFunc(l.wanted, func(wanted string) bool { return covers(wanted, uri) })
+	return !l.ready || covered(l.wanted, server, uri)
 }
 
-// covers reports whether who subscribed to one resource hears of the other: it
-// is the same, or lies below it.
-func covers(subscribed, uri string) bool {
-	rest, ok := strings.CutPrefix(uri, subscribed)
-	return ok && (rest == "" || strings.HasSuffix(subscribed, "/") || strings.ContainsRune("/?#", rune(rest[0])))
+// covered reports whether who has these subscriptions hears of a resource: of
+// one that is subscribed to, or lies below it.
+func covered(subscriptions []session.Subscription, server, uri string) bool {
+	return slices.ContainsFunc(subscriptions, func(s session.Subscription) bool {
+		rest, ok := strings.CutPrefix(uri, s.URI)
+		below := rest == "" || strings.HasSuffix(s.URI, "/") || strings.ContainsRune("/?#", rune(rest[0]))
+		return s.Server == server && ok && below
+	})
 }
 
 // tell sends a notification.
@@ -173,7 +181,7 @@ func (l *subscriber) pass(server string, m *mcp.Message) {
 		return
 	}
 	uri := mcp.Find(m.Params, "uri")
-	if text, _ := mcp.Text(uri); !l.wants(text) {
+	if text, _ := mcp.Text(uri); !l.wants(server, text) {
 		return
 	}
 	l.tell(m.Method, mcp.Set{Name: "uri", Value: uri})

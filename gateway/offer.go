@@ -26,16 +26,16 @@ const (
 )
 
 // lists says of each list its method, the member that holds it, the method that
-// uses what is in it, with which the policy is asked, and how a change of it is
-// told.
+// uses what is in it, with which the policy is asked, how a change of it is told,
+// and the capability that it comes with.
 var lists = [listings]struct {
-	method, member, uses, changed string
-	kind                          policy.Kind
+	method, member, uses, changed, capability string
+	kind                                      policy.Kind
 }{
-	toolList:     {mcp.MethodToolsList, "tools", mcp.MethodToolsCall, mcp.NotifyToolsChanged, policy.KindTool},
-	promptList:   {mcp.MethodPromptsList, "prompts", mcp.MethodPromptsGet, mcp.NotifyPromptsChanged, policy.KindPrompt},
-	resourceList: {mcp.MethodResourcesList, "resources", mcp.MethodResourcesRead, mcp.NotifyResourcesChanged, policy.KindResource},
-	templateList: {mcp.MethodTemplatesList, "resourceTemplates", mcp.MethodResourcesRead, mcp.NotifyResourcesChanged, policy.KindResource},
+	toolList:     {mcp.MethodToolsList, "tools", mcp.MethodToolsCall, mcp.NotifyToolsChanged, "tools", policy.KindTool},
+	promptList:   {mcp.MethodPromptsList, "prompts", mcp.MethodPromptsGet, mcp.NotifyPromptsChanged, "prompts", policy.KindPrompt},
+	resourceList: {mcp.MethodResourcesList, "resources", mcp.MethodResourcesRead, mcp.NotifyResourcesChanged, "resources", policy.KindResource},
+	templateList: {mcp.MethodTemplatesList, "resourceTemplates", mcp.MethodResourcesRead, mcp.NotifyResourcesChanged, "resources", policy.KindResource},
 }
 
 // offer is one thing that a backend offers, joined with what the registry says

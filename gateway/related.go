@@ -8,44 +8,47 @@ import (
 	"github.com/regogate/regogate/gateway/mcp"
 )
 
-// What belongs to a task names it in its _meta (MCP 2025-11-25, tasks). The
-// server and the client know it by different ids.
-
-func namesTask(v jsontext.Value) bool { return bytes.Contains(v, []byte(mcp.MetaRelatedTask)) }
+// renameRelated gives the task that an object's _meta names another id: what
+// belongs to a task names it there (MCP 2025-11-25, tasks), and the server and
+// the client know it by different ones. nil for an id takes the name out.
+func renameRelated(object jsontext.Value, rename func(id string) jsontext.Value) (jsontext.Value, error) {
+	if !bytes.Contains(object, []byte(mcp.MetaRelatedTask)) {
+		return object, nil
+	}
+	related := mcp.Find(mcp.Find(object, "_meta"), mcp.MetaRelatedTask)
+	if related == nil {
+		return object, nil
+	}
+	set := mcp.Set{Name: mcp.MetaRelatedTask}
+	if id, ok := mcp.Text(mcp.Find(related, "taskId")); ok {
+		if to := rename(id); to != nil {
+			renamed, err := mcp.Edit(related, mcp.Set{Name: "taskId", Value: to})
+			if err != nil {
+				return nil, err
+			}
+			set.Value = renamed
+		}
+	}
+	return mcp.EditMeta(object, set)
+}
 
 // exposeRelated words params of a server's message for the client. A task that
 // the session has not started is not named to it.
 func (c *conversation) exposeRelated(server string, params jsontext.Value) (jsontext.Value, error) {
-	if !namesTask(params) {
-		return params, nil
-	}
-	related := mcp.Find(mcp.Find(params, "_meta"), mcp.MetaRelatedTask)
-	id, _ := mcp.Text(mcp.Find(related, "taskId"))
-	set := mcp.Set{Name: mcp.MetaRelatedTask}
-	if t, ok := c.task(server, id); ok {
-		named, err := mcp.Edit(related, mcp.Set{Name: "taskId", Value: c.g.taskID(c.principal, t, id)})
-		if err != nil {
-			return nil, err
+	return renameRelated(params, func(id string) jsontext.Value {
+		if t, ok := c.task(server, id); ok {
+			return c.g.taskID(c.principal, t, id)
 		}
-		set.Value = named
-	}
-	return mcp.EditMeta(params, set)
+		return nil
+	})
 }
 
 // restoreRelated words the result of a client's answer for the server.
 func (c *conversation) restoreRelated(result jsontext.Value) (jsontext.Value, error) {
-	if !namesTask(result) {
-		return result, nil
-	}
-	related := mcp.Find(mcp.Find(result, "_meta"), mcp.MetaRelatedTask)
-	id, _ := mcp.Text(mcp.Find(related, "taskId"))
-	set := mcp.Set{Name: mcp.MetaRelatedTask}
-	if ref, ok := c.g.openTask(c.principal, id); ok {
-		named, err := mcp.Edit(related, mcp.Set{Name: "taskId", Value: mcp.String(ref.ID)})
-		if err != nil {
-			return nil, err
+	return renameRelated(result, func(id string) jsontext.Value {
+		if ref, ok := c.g.openTask(c.principal, id); ok {
+			return mcp.String(ref.ID)
 		}
-		set.Value = named
-	}
-	return mcp.EditMeta(result, set)
+		return nil
+	})
 }

@@ -17,7 +17,20 @@ import (
 // or make: cursors, the ids of tasks and the state of requests that go on. Each
 // is of one purpose and bound to what it was given for; replicas that share a
 // key take each other's.
-type seals struct{ key []byte }
+type seals struct{ of map[string]seal }
+
+// The purposes.
+const (
+	sealCursor = "cursor"
+	sealTask   = "task"
+	sealState  = "request state"
+)
+
+// seal is what one purpose is sealed with.
+type seal struct {
+	aead  cipher.AEAD
+	nonce []byte // key of the HMAC that nonces come from
+}
 
 var (
 	// errCursor is every way in which a cursor is no good: not ours, someone
@@ -32,25 +45,48 @@ func newSeals(key []byte) *seals {
 		key = make([]byte, 32)
 		rand.Read(key) // never fails: crypto/rand ends the process instead
 	}
-	return &seals{key: key}
+	s := &seals{of: map[string]seal{}}
+	for _, purpose := range []string{sealCursor, sealTask, sealState} {
+		s.of[purpose] = newSeal(key, purpose)
+	}
+	return s
+}
+
+func newSeal(key []byte, purpose string) seal {
+	derive := func(info string) []byte {
+		derived, err := hkdf.Key(sha256.New, key, nil, "regogate "+info, 32)
+		if err != nil {
+			panic(err) // 32 bytes are never too many
+		}
+		return derived
+	}
+	block, err := aes.NewCipher(derive(purpose))
+	if err != nil {
+		panic(err) // and never the wrong number
+	}
+	aead, err := cipher.NewGCM(block)
+	if err != nil {
+		panic(err)
+	}
+	return seal{aead, derive("nonce of " + purpose)}
 }
 
 // seal encrypts a text for a purpose, bound to parts. The same text for the same
 // purpose and parts gives the same result, at every replica with the key, so
 // that an id stays one; hence the nonce is made of all of them.
 func (s *seals) seal(purpose string, text []byte, parts ...string) string {
-	aead, about := s.aead(purpose), bound(parts)
-	mac := hmac.New(sha256.New, s.derive("nonce of "+purpose))
+	with, about := s.of[purpose], bound(parts)
+	mac := hmac.New(sha256.New, with.nonce)
 	mac.Write(bound([]string{string(about), string(text)}))
-	nonce := mac.Sum(make([]byte, 0, sha256.Size+len(text)+aead.Overhead()))[:aead.NonceSize()]
-	return base64.RawURLEncoding.EncodeToString(aead.Seal(nonce, nonce, text, about))
+	nonce := mac.Sum(nil)[:with.aead.NonceSize()]
+	return base64.RawURLEncoding.EncodeToString(with.aead.Seal(nonce, nonce, text, about))
 }
 
 // open returns the text that seal was given with the same purpose and parts, or
 // errSeal.
 func (s *seals) open(purpose, sealed string, parts ...string) ([]byte, error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(sealed)
-	aead := s.aead(purpose)
+	aead := s.of[purpose].aead
 	if err != nil || len(b) < aead.NonceSize() {
 		return nil, errSeal
 	}
@@ -77,36 +113,15 @@ func (s *seals) openFor(purpose, sealed string, parts ...string) ([]byte, error)
 
 // cursor is the place at offset in the list that the parts name.
 func (s *seals) cursor(offset int, parts ...string) string {
-	return s.seal("cursor", binary.BigEndian.AppendUint32(nil, uint32(offset)), parts...)
+	return s.seal(sealCursor, binary.BigEndian.AppendUint32(nil, uint32(offset)), parts...)
 }
 
 func (s *seals) openCursor(cursor string, parts ...string) (int, error) {
-	text, err := s.open("cursor", cursor, parts...)
+	text, err := s.open(sealCursor, cursor, parts...)
 	if err != nil || len(text) != 4 {
 		return 0, errCursor
 	}
 	return int(binary.BigEndian.Uint32(text)), nil
-}
-
-func (s *seals) aead(purpose string) cipher.AEAD {
-	block, err := aes.NewCipher(s.derive(purpose))
-	if err != nil {
-		panic(err) // and never the wrong number
-	}
-	aead, err := cipher.NewGCM(block)
-	if err != nil {
-		panic(err)
-	}
-	return aead
-}
-
-// derive makes a key of its own for each purpose.
-func (s *seals) derive(purpose string) []byte {
-	key, err := hkdf.Key(sha256.New, s.key, nil, "regogate "+purpose, 32)
-	if err != nil {
-		panic(err) // 32 bytes are never too many
-	}
-	return key
 }
 
 // bound writes the parts so that no two lists of them read the same.

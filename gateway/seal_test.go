@@ -10,6 +10,8 @@ import (
 // other parts.
 func TestSealsEnd(t *testing.T) {
 	s := newSeals(nil)
+	key := []byte("a key that two replicas share, long")
+	shared := newSeals(key)
 	sealed := s.sealFor(time.Minute, sealState, []byte("x"), "a", "bc")
 	if text, err := s.openFor(sealState, sealed, "a", "bc"); err != nil || string(text) != "x" {
 		t.Errorf("opened %q, %v", text, err)
@@ -17,7 +19,7 @@ func TestSealsEnd(t *testing.T) {
 	if text, err := s.openFor(sealState, s.sealFor(-2*time.Second, sealState, []byte("x"), "a"), "a"); !errors.Is(err, errSeal) {
 		t.Errorf("after its end: %q, %v", text, err)
 	}
-	if again := s.seal(sealTask, []byte("x"), "a"); again != newSeals(s.key).seal(sealTask, []byte("x"), "a") || again == s.seal(sealTask, []byte("y"), "a") {
+	if one := shared.seal(sealTask, []byte("x"), "a"); one != newSeals(key).seal(sealTask, []byte("x"), "a") || one == shared.seal(sealTask, []byte("y"), "a") {
 		t.Error("an id is not one, or not one of its own")
 	}
 	for _, parts := range [][]string{{"ab", "c"}, {"a", "b", "c"}, {"abc"}, {"bc", "a"}, {"a"}, nil} {

@@ -173,7 +173,7 @@ func (x *exchange) setLevel() *fault {
 		if s == nil || x.server != "" && x.server != server || !s.state.Has("logging", "") {
 			continue
 		}
-		if t := s.target(); !x.allowed(now, x.question(mcp.MethodSetLevel, t), t.name) {
+		if t := s.target(); !x.allowed(now, mcp.MethodSetLevel, t) {
 			continue
 		}
 		telling.Go(func() {

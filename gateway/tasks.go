@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"bytes"
-
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -20,8 +18,6 @@ type taskRef struct {
 	ID     string `json:"i"` // the server's
 }
 
-const sealTask = "task"
-
 // useTask serves the methods that ask about one task: the policy decides them
 // on the tool that started it.
 func (x *exchange) useTask() *fault {
@@ -32,16 +28,23 @@ func (x *exchange) useTask() *fault {
 	unknown := faultUnknown("task", params.ID)
 	ref, ok := x.g.openTask(x.principal.Key(), params.ID)
 	if !ok || x.server != "" && x.server != ref.Server {
-		if len(x.introduce().tasks(x.era)) == 0 {
-			return faultMethod(x.era, x.msg.Method) // as of any server that declares no tasks
-		}
-		return unknown
+		return x.withoutTasks(unknown)
 	}
 	return x.use(&use{
 		method: x.msg.Method, unknown: unknown,
 		params:  func(_ string, sets ...mcp.Set) jsontext.Value { return params.Params(ref.ID, sets...) },
 		targets: func(now pinned) []target { return []target{now.catalog.tool(ref.Server, ref.Tool)} },
 	})
+}
+
+// withoutTasks is what is said of tasks that are not there: that there is no such
+// method, as of any server that declares no tasks, where the principal knows of
+// none that does; else what is given.
+func (x *exchange) withoutTasks(otherwise *fault) *fault {
+	if len(x.introduce().tasks(x.era)) == 0 {
+		return faultMethod(x.era, x.msg.Method)
+	}
+	return otherwise
 }
 
 // tool finds a tool by the server's own name.
@@ -69,40 +72,18 @@ func (g *Gateway) taskID(principal string, t target, id string) jsontext.Value {
 	return mcp.String(g.seals.seal(sealTask, text, principal))
 }
 
-// sealTasks replaces the server's task ids in what describes a task, or tells
-// of one, by the client's.
-func sealTasks(object jsontext.Value, seal func(id string) jsontext.Value) (jsontext.Value, error) {
-	var sets []mcp.Set
-	if id, ok := mcp.Text(mcp.Find(object, "taskId")); ok {
-		sets = append(sets, mcp.Set{Name: "taskId", Value: seal(id)})
-	}
-	if meta := mcp.Find(object, "_meta"); meta.Kind() == '{' && bytes.Contains(meta, []byte(mcp.MetaRelatedTask)) {
-		sealed, err := sealRelated(meta, seal)
-		if err != nil {
-			return nil, err
-		}
-		sets = append(sets, mcp.Set{Name: "_meta", Value: sealed})
-	}
-	if len(sets) == 0 {
-		return object, nil
-	}
-	return mcp.Edit(object, sets...)
-}
-
-func sealRelated(meta jsontext.Value, seal func(id string) jsontext.Value) (jsontext.Value, error) {
-	related := mcp.Find(meta, mcp.MetaRelatedTask)
-	if related.Kind() != '{' {
-		return meta, nil
-	}
-	id, ok := mcp.Text(mcp.Find(related, "taskId"))
-	if !ok {
-		return meta, nil
-	}
-	sealed, err := mcp.Edit(related, mcp.Set{Name: "taskId", Value: seal(id)})
+// renameTask replaces the server's id in what describes a task, or tells of one, by
+// the client's.
+func renameTask(object jsontext.Value, rename func(id string) jsontext.Value) (jsontext.Value, error) {
+	object, err := renameRelated(object, rename)
 	if err != nil {
 		return nil, err
 	}
-	return mcp.Edit(meta, mcp.Set{Name: mcp.MetaRelatedTask, Value: sealed})
+	id, ok := mcp.Text(mcp.Find(object, "taskId"))
+	if !ok {
+		return object, nil
+	}
+	return mcp.Edit(object, mcp.Set{Name: "taskId", Value: rename(id)})
 }
 
 // starts remembers the tool of a task, so that the session can be told of it.
@@ -143,7 +124,7 @@ func (c *conversation) taskStatus(server string, m *mcp.Message) (target, *mcp.M
 	if !ok {
 		return target{}, nil
 	}
-	params, e := sealTasks(m.Params, func(id string) jsontext.Value { return c.g.taskID(c.principal, t, id) })
+	params, e := renameTask(m.Params, func(id string) jsontext.Value { return c.g.taskID(c.principal, t, id) })
 	if e != nil {
 		return target{}, nil
 	}
@@ -186,6 +167,11 @@ func (x *exchange) listTasks() *fault {
 			params = object(mcp.Set{Name: "cursor", Value: next})
 		}
 	}
+	if len(out) == 1 {
+		if f := x.withoutTasks(nil); f != nil {
+			return f
+		}
+	}
 	x.reply(x.result(object(mcp.Set{Name: "tasks", Value: append(out, ']')})))
 	return nil
 }
@@ -199,10 +185,10 @@ func (x *exchange) appendTasks(out []byte, now pinned, server string, result jso
 			continue
 		}
 		seen[taskKey{server, id}] = true
-		if !x.allowed(now, x.question(x.msg.Method, t), t.name) {
+		if !x.allowed(now, x.msg.Method, t) {
 			continue
 		}
-		sealed, err := sealTasks(task, func(id string) jsontext.Value { return x.g.taskID(x.principal.Key(), t, id) })
+		sealed, err := renameTask(task, func(id string) jsontext.Value { return x.g.taskID(x.principal.Key(), t, id) })
 		if err != nil {
 			continue
 		}

@@ -70,17 +70,25 @@ func (x *exchange) use(u *use) *fault {
 func (x *exchange) choose(now pinned, method string, targets []target) (target, bool) {
 	for _, t := range targets {
 		x.about(t)
-		ok := x.allowed(now, x.question(method, t), t.name)
-		for _, item := range t.also {
-			q := x.question(method, t)
-			q.Item = item
-			ok = ok && x.allowed(now, q, t.name)
-		}
-		if ok && t.known {
+		if x.allowed(now, method, t) && t.known {
 			return t, true
 		}
 	}
 	return target{}, false
+}
+
+// allow asks about the target in each way that there is to look at it, until
+// one is not allowed. The question that decided comes back with its answer.
+func (t target) allow(ctx context.Context, now pinned, q policy.Question) (policy.Question, policy.Decision) {
+	d := now.policy.Allow(ctx, q)
+	for _, item := range t.also {
+		if !d.Allowed {
+			break
+		}
+		q.Item = item
+		d = now.policy.Allow(ctx, q)
+	}
+	return q, d
 }
 
 func (x *exchange) question(method string, t target) policy.Question {
@@ -90,11 +98,11 @@ func (x *exchange) question(method string, t target) policy.Question {
 // allowed asks the first question. Why the answer is no is only for the record,
 // so that is asked when the client has its answer: a name that something is
 // behind then takes no longer than one without.
-func (x *exchange) allowed(now pinned, q policy.Question, name policy.Name) bool {
+func (x *exchange) allowed(now pinned, method string, t target) bool {
 	from := time.Now()
-	d := now.policy.Allow(x.ctx, q)
+	q, d := t.allow(x.ctx, now, x.question(method, t))
 	measure(&x.stages.policy, from)
-	r := x.recordOne(now, ruleAllow, q, name, d)
+	r := x.recordOne(now, ruleAllow, q, t.name, d)
 	if !d.Allowed {
 		x.later = append(x.later, func() { r.Explanation = now.policy.Explain(context.WithoutCancel(x.ctx), q, nil) })
 	}

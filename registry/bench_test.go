@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/regogate/regogate/e2e/redisserver"
 )
 
 // sizes are the catalogue that is shipped and ten times as much.
@@ -79,10 +81,10 @@ func BenchmarkRefreshChanged(b *testing.B) {
 // BenchmarkLoadFromRedis gets, checks and decodes a catalogue from a real
 // Redis.
 func BenchmarkLoadFromRedis(b *testing.B) {
-	redis := startRedis(b)
+	redis := redisserver.Start(b)
 	for _, n := range sizes() {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			c := NewCached(openFile(b, catalogues(b, n, "read")), clientOf(b, redis.addr), "gw", time.Hour, quiet())
+			c := NewCached(openFile(b, catalogues(b, n, "read")), clientOf(b, redis.Addr), "gw", time.Hour, quiet())
 			defer c.Close()
 			load(b, c)
 			h := head(b, c)

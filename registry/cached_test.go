@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+
+	"github.com/regogate/regogate/e2e/redisserver"
 )
 
 const cacheTTL = time.Hour
@@ -193,16 +195,16 @@ func TestCachedPoison(t *testing.T) {
 func TestCachedFaults(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) (addr string, mend func()){
 		"refused": func(t *testing.T) (string, func()) {
-			s := startRedis(t)
-			s.kill()
-			return s.addr, s.start
+			s := redisserver.Start(t)
+			s.Kill()
+			return s.Addr, s.Start
 		},
 		"wrong password": func(t *testing.T) (string, func()) {
-			s := startRedis(t, "--requirepass", "another")
-			return s.addr, func() {
-				s.kill()
-				s.args = nil
-				s.start()
+			s := redisserver.Start(t, "--requirepass", "another")
+			return s.Addr, func() {
+				s.Kill()
+				s.Args = nil
+				s.Start()
 			}
 		},
 		"loading": func(t *testing.T) (string, func()) {
@@ -258,9 +260,9 @@ func TestCachedFaults(t *testing.T) {
 // Redis is killed and wiped under running replicas, with hints lost; each
 // keeps deciding on what the source says and is well again afterwards.
 func TestCachedRedisRestarts(t *testing.T) {
-	redis := startRedis(t)
+	redis := redisserver.Start(t)
 	source := scriptedOf(t, validTool("a", "t"))
-	one, two := cachedOver(t, source, redis.addr), cachedOver(t, source, redis.addr)
+	one, two := cachedOver(t, source, redis.Addr), cachedOver(t, source, redis.Addr)
 	keepers := []*Keeper{NewKeeper(one, Config{}, quiet()), NewKeeper(two, Config{}, quiet())}
 	arrives := func(name string) {
 		t.Helper()
@@ -275,17 +277,17 @@ func TestCachedRedisRestarts(t *testing.T) {
 		}
 	}
 	arrives("before")
-	redis.kill()
+	redis.Kill()
 	arrives("while_down")
 	for _, k := range keepers {
 		eventually(t, 5*time.Second, "the status says so", func() bool { return len(k.Status().Problems) == 1 })
 	}
-	redis.start()
+	redis.Start()
 	for _, k := range keepers {
 		eventually(t, 10*time.Second, "the status is well again", func() bool { return len(k.Status().Problems) == 0 })
 	}
 	arrives("after")
-	client := clientOf(t, redis.addr)
+	client := clientOf(t, redis.Addr)
 	defer client.Close()
 	if err := client.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
@@ -296,11 +298,11 @@ func TestCachedRedisRestarts(t *testing.T) {
 
 // Redis stops answering on connections that are open, and goes on later.
 func TestCachedRedisFreezes(t *testing.T) {
-	redis := startRedis(t)
+	redis := redisserver.Start(t)
 	source := scriptedOf(t, validTool("a", "t"))
-	c := cachedOver(t, source, redis.addr)
+	c := cachedOver(t, source, redis.Addr)
 	load(t, c)
-	if err := redis.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := redis.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
@@ -311,11 +313,11 @@ func TestCachedRedisFreezes(t *testing.T) {
 	if len(c.Problems()) != 1 {
 		t.Errorf("problems %q", c.Problems())
 	}
-	if err := redis.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := redis.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, 10*time.Second, "the status is well again", func() bool { return len(c.Problems()) == 0 })
-	if err := redis.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := redis.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	// Nobody loads, so only the listener can notice.
@@ -324,14 +326,14 @@ func TestCachedRedisFreezes(t *testing.T) {
 
 // A writable master that becomes a replica refuses to store, and nothing else.
 func TestCachedReadOnlyReplica(t *testing.T) {
-	master := startRedis(t)
-	client := clientOf(t, master.addr)
+	master := redisserver.Start(t)
+	client := clientOf(t, master.Addr)
 	defer client.Close()
 	if err := client.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
 		t.Fatal(err)
 	}
 	source := scriptedOf(t, validTool("a", "t"))
-	c := cachedOver(t, source, master.addr)
+	c := cachedOver(t, source, master.Addr)
 	if got := load(t, c); len(got.Tools) != 1 {
 		t.Errorf("%+v", got)
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -79,60 +78,6 @@ func load(t testing.TB, s Source) *Catalogue {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// server is a real redis-server on a port of its own.
-type server struct {
-	t    testing.TB
-	addr string
-	args []string
-	cmd  *exec.Cmd
-}
-
-func startRedis(t testing.TB, args ...string) *server {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &server{t: t, addr: l.Addr().String(), args: args}
-	l.Close()
-	s.start()
-	t.Cleanup(s.kill)
-	return s
-}
-
-func (s *server) start() {
-	s.t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		s.t.Fatalf("these tests need a redis-server on the PATH: %v", err)
-	}
-	_, port, _ := net.SplitHostPort(s.addr)
-	s.cmd = exec.Command(path, append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", s.t.TempDir()}, s.args...)...)
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	eventually(s.t, 10*time.Second, "redis-server answers", func() bool {
-		c, err := net.Dial("tcp", s.addr)
-		if err != nil {
-			return false
-		}
-		defer c.Close()
-		c.SetDeadline(time.Now().Add(time.Second))
-		fmt.Fprint(c, "PING\r\n")
-		n, _ := c.Read(make([]byte, 64))
-		return n > 0
-	})
-}
-
-func (s *server) kill() {
-	if s.cmd == nil {
-		return
-	}
-	s.cmd.Process.Kill()
-	s.cmd.Wait()
-	s.cmd = nil
 }
 
 func clientOf(t testing.TB, addr string) redis.UniversalClient {

@@ -12,13 +12,15 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+
+	"github.com/regogate/regogate/e2e/redisserver"
 )
 
 // sources are the implementations that the suite is run for; each opens a
 // source over a catalogue directory.
 func sources(t *testing.T) map[string]func(t *testing.T, dir string) Source {
 	small := miniredis.RunT(t)
-	real := startRedis(t)
+	real := redisserver.Start(t)
 	cached := func(addr string) func(t *testing.T, dir string) Source {
 		return func(t *testing.T, dir string) Source {
 			return NewCached(openFile(t, dir), clientOf(t, addr), t.Name(), time.Hour, quiet())
@@ -27,7 +29,7 @@ func sources(t *testing.T) map[string]func(t *testing.T, dir string) Source {
 	return map[string]func(t *testing.T, dir string) Source{
 		"file":              func(t *testing.T, dir string) Source { return openFile(t, dir) },
 		"cached(miniredis)": cached(small.Addr()),
-		"cached(redis)":     cached(real.addr),
+		"cached(redis)":     cached(real.Addr),
 	}
 }
 

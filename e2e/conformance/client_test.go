@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/regogate/regogate/e2e/binary"
 )
 
 // patience is how many milliseconds the suite waits for a client, which may have
@@ -26,7 +28,7 @@ func TestClient(t *testing.T) {
 	for _, revision := range []string{legacy, modern} {
 		t.Run(revision, func(t *testing.T) {
 			direct := k.run(t, "client", revision, "--command", k.client)
-			t.Setenv(driverVariable, binary(t))
+			t.Setenv(driverVariable, binary.Path(t))
 			t.Setenv(clientVariable, k.client)
 			t.Setenv(policiesVariable, policies)
 			t.Setenv(turnsVariable, t.TempDir())

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/regogate/regogate/e2e/binary"
 )
 
 // The one server behind a gateway, and a policy that allows everything of it.
@@ -187,7 +189,7 @@ func (g *gate) stop() error {
 func gateway(t testing.TB, target, protocol string) string {
 	t.Helper()
 	// Not the test's context, which ends before the cleanup.
-	g, err := open(context.WithoutCancel(t.Context()), binary(t), t.TempDir(), policyDir, target, protocol)
+	g, err := open(context.WithoutCancel(t.Context()), binary.Path(t), t.TempDir(), policyDir, target, protocol)
 	if err != nil {
 		t.Fatal(err)
 	}

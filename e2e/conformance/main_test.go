@@ -7,58 +7,18 @@ package conformance_test
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
-)
 
-// scratch holds what is built once for all tests.
-var scratch string
+	"github.com/regogate/regogate/e2e/binary"
+)
 
 func TestMain(m *testing.M) {
 	if gateway := os.Getenv(driverVariable); gateway != "" {
 		os.Exit(drive(context.Background(), gateway, os.Args[1:]))
 	}
-	os.Exit(run(m))
-}
-
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "regogate-conformance-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	scratch = dir
-	return m.Run()
-}
-
-// build makes the binary, where nobody has made one already.
-var build = sync.OnceValues(func() (string, error) {
-	if path := os.Getenv("REGOGATE_BIN"); path != "" {
-		return path, nil
-	}
-	path := filepath.Join(scratch, "regogate")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/regogate/regogate/cmd/regogate").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("building regogate: %w\n%s", err, out)
-	}
-	return path, nil
-})
-
-// binary returns the path of regogate: $REGOGATE_BIN, or one that is built for
-// these tests.
-func binary(t testing.TB) string {
-	t.Helper()
-	path, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
+	os.Exit(binary.Run(m))
 }
 
 // rounds runs a test as often as $REGOGATE_CONFORMANCE_ROUNDS says, or once.

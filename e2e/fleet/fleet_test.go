@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/regogate/regogate/e2e/binary"
+	"github.com/regogate/regogate/e2e/redisserver"
 	"github.com/regogate/regogate/gateway/auth/mint"
 )
 
@@ -43,7 +42,7 @@ const (
 type fleet struct {
 	dir      string
 	signer   *mint.Signer
-	store    *store
+	store    *redisserver.Server
 	old      *ledger // of the legacy era, with sessions
 	new      *ledger // of the modern era
 	config   object
@@ -54,7 +53,7 @@ type fleet struct {
 // REGOGATE_E2E is 1, without a redis-server.
 func newFleet(t *testing.T, replicas int) *fleet {
 	t.Helper()
-	f := &fleet{dir: t.TempDir(), store: newStore(t), old: newLedger("old"), new: newLedger("new")}
+	f := &fleet{dir: t.TempDir(), store: redisserver.Start(t, redisserver.Durable()...), old: newLedger("old"), new: newLedger("new")}
 	var err error
 	if f.signer, err = mint.Generate("ES256"); err != nil {
 		t.Fatal(err)
@@ -81,7 +80,7 @@ func newFleet(t *testing.T, replicas int) *fleet {
 			"issuer": "fleet", "audience": []string{"fleet"}, "algorithms": []string{"ES256"}, "jwks_file": "keys.json",
 		}}},
 		"policy": object{"dir": "policies"}, "registry": object{"path": "catalogue.yaml"},
-		"sessions": object{"redis": object{"url": "redis://" + f.store.address}, "key": sealKey},
+		"sessions": object{"redis": object{"url": "redis://" + f.store.Addr}, "key": sealKey},
 		"log":      object{"level": "warn"},
 	}
 	for n := range replicas {
@@ -134,10 +133,7 @@ const (
 // the test, and has to end well.
 func (f *fleet) start(t *testing.T, name string, config object) *replica {
 	t.Helper()
-	program, err := binary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := binary.Path(t, "-race")
 	config = maps.Clone(config)
 	config["log"] = object{"level": "info"} // for the address
 	path := f.write(t, name+".yaml", encode(t, config))
@@ -228,54 +224,6 @@ func (r *replica) stop(t testing.TB) {
 		_ = r.cmd.Process.Kill()
 		<-r.exited
 	}
-}
-
-// store is a redis-server that keeps what it was told over a crash.
-type store struct {
-	address, dir string
-	cmd          *exec.Cmd
-}
-
-func newStore(t *testing.T) *store {
-	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		if os.Getenv("REGOGATE_E2E") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &store{address: l.Addr().String(), dir: t.TempDir()}
-	l.Close()
-	s.start(t)
-	t.Cleanup(s.kill)
-	return s
-}
-
-func (s *store) start(t *testing.T) {
-	t.Helper()
-	_, port, err := net.SplitHostPort(s.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.cmd = exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "yes", "--appendfsync", "always", "--dir", s.dir)
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	within(t, 10*time.Second, "Redis answers", func() bool {
-		client := redis.NewClient(&redis.Options{Addr: s.address})
-		defer client.Close()
-		return client.Ping(t.Context()).Err() == nil
-	})
-}
-
-// kill leaves the server no time to say goodbye.
-func (s *store) kill() {
-	_ = s.cmd.Process.Kill() // it may be dead already
-	_ = s.cmd.Wait()         // it was killed
 }
 
 // within waits until a condition holds and returns how long that took.

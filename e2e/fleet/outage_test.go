@@ -31,7 +31,7 @@ func TestRedisAway(t *testing.T) {
 		}
 	}
 	use("before")
-	f.store.kill()
+	f.store.Kill()
 	for until := time.Now().Add(5 * time.Second); time.Now().Before(until); {
 		use("without Redis, " + strconv.FormatInt(time.Now().UnixMilli(), 10))
 		r := (&client{token: f.token(t, "new")}).initialize(f.url(0))
@@ -47,7 +47,7 @@ func TestRedisAway(t *testing.T) {
 			t.Errorf("replica %d is %q without Redis, want degraded", n, got)
 		}
 	}
-	f.store.start(t)
+	f.store.Start()
 	took := within(t, 5*time.Second, "new sessions after Redis came back", func() bool {
 		for n := range f.replicas {
 			if (&client{token: f.token(t, "new")}).initialize(f.url(n)).status != http.StatusOK {

@@ -174,7 +174,7 @@ func TestAnotherKey(t *testing.T) {
 	for k, v := range f.config {
 		other[k] = v
 	}
-	other["sessions"] = object{"redis": object{"url": "redis://" + f.store.address}, "key": otherKey}
+	other["sessions"] = object{"redis": object{"url": "redis://" + f.store.Addr}, "key": otherKey}
 	odd := f.start(t, "odd", other)
 	token := f.token(t, "ann")
 	theirs, its := open(t, f.url(0), token), open(t, odd.url, token)

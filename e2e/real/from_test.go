@@ -12,6 +12,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/regogate/regogate/e2e/binary"
 	"github.com/regogate/regogate/e2e/clients"
 )
 
@@ -75,7 +76,7 @@ func judge(t *testing.T, catalogue string) {
 // initIn runs `regogate init` in a directory and returns what it says.
 func initIn(t *testing.T, dir string, args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), binary(t), append([]string{"init"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), binary.Path(t, "-tags", "opacli"), append([]string{"init"}, args...)...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/regogate/regogate/e2e/binary"
 )
 
 // gate is a running regogate process.
@@ -51,7 +53,7 @@ func start(t testing.TB, dir string, config map[string]any, env ...string) *gate
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	g := &gate{cmd: exec.Command(binary(t), "serve", "-c", path), exited: make(chan struct{})}
+	g := &gate{cmd: exec.Command(binary.Path(t, "-tags", "opacli"), "serve", "-c", path), exited: make(chan struct{})}
 	g.cmd.Env = append(os.Environ(), env...)
 	stderr, err := g.cmd.StderrPipe()
 	if err != nil {

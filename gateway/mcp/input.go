@@ -31,15 +31,6 @@ func readRetry(responses, state jsontext.Value) (Retry, *Error) {
 // SetRequestState puts a state into the params of a retry, or into a result.
 func SetRequestState(state string) Set { return Set{Name: "requestState", Value: String(state)} }
 
-// SetInputResponses puts responses, an object, into the params of a retry; nil
-// removes them.
-func SetInputResponses(responses jsontext.Value) Set {
-	return Set{Name: "inputResponses", Value: responses}
-}
-
-// NoRetry removes what a retry brings along.
-func NoRetry() []Set { return []Set{{Name: "requestState"}, {Name: "inputResponses"}} }
-
 // MaxInputRequests is how many inputs one result may ask for.
 const MaxInputRequests = 64
 

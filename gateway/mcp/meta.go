@@ -1,7 +1,6 @@
 package mcp
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -153,18 +152,12 @@ func readImplementation(v jsontext.Value, where string) (Implementation, *Error)
 
 // IsLogLevel reports whether level is one of the eight levels of syslog
 // (RFC 5424) that MCP uses.
-func IsLogLevel(level string) bool { return severity(level) > 0 }
-
-// Reaches reports whether a log message of the given level is to be sent to
-// who asked for messages from the level least on. It is false where either is
-// no log level.
-func Reaches(level, least string) bool {
-	return severity(least) > 0 && severity(level) >= severity(least)
-}
-
-// severity orders the levels from 1 on, and is 0 for what is none.
-func severity(level string) int {
-	return 1 + slices.Index([]string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}, level)
+func IsLogLevel(level string) bool {
+	switch level {
+	case "debug", "info", "notice", "warning", "error", "critical", "alert", "emergency":
+		return true
+	}
+	return false
 }
 
 // EditMeta returns params with the given members of its _meta replaced, added

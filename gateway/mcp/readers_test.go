@@ -42,10 +42,10 @@ func TestReadCallAsTaskAndRetry(t *testing.T) {
 	if c.RequestState != "A\n" || !c.HasState {
 		t.Errorf("state is %q, %t", c.RequestState, c.HasState)
 	}
-	wantValue(t, "the other backend's", c.Params("b", SetRequestState("x"), SetInputResponses(jsontext.Value(`{}`))),
+	wantValue(t, "the other backend's", c.Params("b", SetRequestState("x"), Set{Name: "inputResponses", Value: jsontext.Value(`{}`)}),
 		`{"name":"b","task":{"ttl":1e3},"requestState":"x","inputResponses":{}}`)
-	wantValue(t, "the legacy backend's", c.Params("b", NoRetry()...), `{"name":"b","task":{"ttl":1e3}}`)
-	wantValue(t, "without responses", c.Params("b", SetInputResponses(nil), Set{Name: "task"}), `{"name":"b","requestState":"\u0041\n"}`)
+	wantValue(t, "the legacy backend's", c.Params("b", Set{Name: "requestState"}, Set{Name: "inputResponses"}), `{"name":"b","task":{"ttl":1e3}}`)
+	wantValue(t, "without responses", c.Params("b", Set{Name: "inputResponses"}, Set{Name: "task"}), `{"name":"b","requestState":"\u0041\n"}`)
 	read := func(v jsontext.Value) *Error { _, e := ReadCall(v); return e }
 	refusals(t, read, map[string]int{
 		`{"name":"a","task":true}`:                     CodeInvalidParams,
@@ -249,7 +249,7 @@ func TestReadTask(t *testing.T) {
 		t.Errorf("got %+v", task)
 	}
 	wantValue(t, "responses", task.InputResponses, `{"k":{}}`)
-	wantValue(t, "the backend's", task.Params("u", SetInputResponses(jsontext.Value(`{"l":{}}`))), `{"taskId":"u","inputResponses":{"l":{}},"status":"working"}`)
+	wantValue(t, "the backend's", task.Params("u", Set{Name: "inputResponses", Value: jsontext.Value(`{"l":{}}`)}), `{"taskId":"u","inputResponses":{"l":{}},"status":"working"}`)
 	read := func(v jsontext.Value) *Error { _, e := ReadTask(v); return e }
 	refusals(t, read, map[string]int{
 		``:                                  CodeInvalidParams,
@@ -398,20 +398,6 @@ func TestReadElicitation(t *testing.T) {
 		`{"elicitationId":null}`:                   CodeInvalidParams,
 		`{"elicitationId":"a","elicitationID":""}`: CodeInvalidRequest,
 	})
-}
-
-func TestReaches(t *testing.T) {
-	levels := []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
-	for i, level := range levels {
-		for j, least := range levels {
-			if got := Reaches(level, least); got != (i >= j) {
-				t.Errorf("%s reaches %s: %t", level, least, got)
-			}
-		}
-		if Reaches(level, "") || Reaches("", level) || Reaches("INFO", level) {
-			t.Errorf("what is no level compares with %s", level)
-		}
-	}
 }
 
 // FuzzReaders holds that what a reader accepts means the same to another

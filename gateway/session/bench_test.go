@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/e2e/redisserver"
 )
 
 // benchmarkUse uses many sessions of several principals from many goroutines,
@@ -45,7 +47,7 @@ func benchConfig() (c Config) {
 func BenchmarkUseMemory(b *testing.B) { benchmarkUse(b, NewMemory(benchConfig(), time.Now, nil)) }
 
 func BenchmarkUseRedis(b *testing.B) {
-	f := newFleet(b, startRedis(b).addr, benchConfig())
+	f := newFleet(b, redisserver.Start(b, redisserver.Durable()...).Addr, benchConfig())
 	s, _, _ := f.replica()
 	benchmarkUse(b, s)
 }

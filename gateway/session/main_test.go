@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
-	"net"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -27,55 +25,6 @@ func eventually(t testing.TB, within time.Duration, what string, ok func() bool)
 		}
 	}
 	t.Fatalf("not within %s: %s", within, what)
-}
-
-// server is a real redis-server on a port of its own, whose data outlives a
-// restart.
-type server struct {
-	t    testing.TB
-	addr string
-	dir  string
-	args []string
-	cmd  *exec.Cmd
-}
-
-func startRedis(t testing.TB, args ...string) *server {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &server{t: t, addr: l.Addr().String(), dir: t.TempDir(), args: args}
-	l.Close()
-	s.start()
-	t.Cleanup(s.kill)
-	return s
-}
-
-func (s *server) start() {
-	s.t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		s.t.Fatalf("these tests need a redis-server on the PATH: %v", err)
-	}
-	_, port, _ := net.SplitHostPort(s.addr)
-	s.cmd = exec.Command(path, append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", s.dir,
-		"--appendonly", "yes", "--appendfsync", "always"}, s.args...)...)
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	c := rawClient(s.t, s.addr)
-	defer c.Close()
-	eventually(s.t, 10*time.Second, "redis-server answers", func() bool { return c.Ping(s.t.Context()).Err() == nil })
-}
-
-func (s *server) kill() {
-	if s.cmd == nil {
-		return
-	}
-	s.cmd.Process.Kill()
-	s.cmd.Wait()
-	s.cmd = nil
 }
 
 func rawClient(t testing.TB, addr string) redis.UniversalClient {

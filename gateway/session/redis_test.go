@@ -16,14 +16,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/regogate/regogate/e2e/redisserver"
 	"github.com/regogate/regogate/registry"
 	"github.com/regogate/regogate/registry/strictyaml"
 )
 
 func TestRedis(t *testing.T) {
-	server := startRedis(t)
+	server := redisserver.Start(t, redisserver.Durable()...)
 	testStore(t, func(t *testing.T, c Config) bench {
-		f := newFleet(t, server.addr, c)
+		f := newFleet(t, server.Addr, c)
 		store, ended, _ := f.replica()
 		return bench{store, f.pass, ended}
 	})
@@ -31,8 +32,8 @@ func TestRedis(t *testing.T) {
 
 // A cluster takes no script whose keys lie in several slots.
 func TestRedisCluster(t *testing.T) {
-	server := startRedis(t, "--cluster-enabled", "yes")
-	raw := rawClient(t, server.addr)
+	server := redisserver.Start(t, append(redisserver.Durable(), "--cluster-enabled", "yes")...)
+	raw := rawClient(t, server.Addr)
 	defer raw.Close()
 	if err := raw.Do(t.Context(), "CLUSTER", "ADDSLOTSRANGE", 0, 16383).Err(); err != nil {
 		t.Fatal(err)
@@ -42,8 +43,8 @@ func TestRedisCluster(t *testing.T) {
 		return err == nil && strings.Contains(info, "cluster_state:ok")
 	})
 	testStore(t, func(t *testing.T, c Config) bench {
-		f := newFleet(t, server.addr, c)
-		f.config.Redis.Addrs = []string{server.addr, server.addr}
+		f := newFleet(t, server.Addr, c)
+		f.config.Redis.Addrs = []string{server.Addr, server.Addr}
 		store, ended, _ := f.replica()
 		if _, ok := store.client.(*redis.ClusterClient); !ok {
 			t.Fatalf("the client is a %T", store.client)
@@ -53,7 +54,7 @@ func TestRedisCluster(t *testing.T) {
 }
 
 func TestReplicasShareSessions(t *testing.T) {
-	f := newFleet(t, startRedis(t).addr, limits)
+	f := newFleet(t, redisserver.Start(t, redisserver.Durable()...).Addr, limits)
 	one, oneEnded, _ := f.replica()
 	two, twoEnded, _ := f.replica()
 	opened, err := one.Open(t.Context(), Session{
@@ -103,7 +104,7 @@ func TestReplicasShareSessions(t *testing.T) {
 // A session that is used on one replica only ends on the other when it has not
 // been used there, and nowhere else.
 func TestReplicaForgetsWhatIsUsedElsewhere(t *testing.T) {
-	f := newFleet(t, startRedis(t).addr, limits)
+	f := newFleet(t, redisserver.Start(t, redisserver.Durable()...).Addr, limits)
 	one, oneEnded, _ := f.replica()
 	two, twoEnded, _ := f.replica()
 	moved := open(t, one, "a")
@@ -123,7 +124,7 @@ func TestReplicaForgetsWhatIsUsedElsewhere(t *testing.T) {
 }
 
 func TestWhatRedisSees(t *testing.T) {
-	f := newFleet(t, startRedis(t).addr, limits)
+	f := newFleet(t, redisserver.Start(t, redisserver.Durable()...).Addr, limits)
 	one, _, log := f.replica()
 	ctx := t.Context()
 	s, err := one.Open(ctx, Session{Principal: "https://issuer.example alice", Client: Implementation{"agent", "1"}})
@@ -157,7 +158,7 @@ func TestWhatRedisSees(t *testing.T) {
 }
 
 func TestTimeToLive(t *testing.T) {
-	f := newFleet(t, startRedis(t).addr, limits)
+	f := newFleet(t, redisserver.Start(t, redisserver.Durable()...).Addr, limits)
 	one, _, _ := f.replica()
 	s := open(t, one, "a")
 	n := one.sealer.name(s.ID, "a")
@@ -183,7 +184,7 @@ func TestTimeToLive(t *testing.T) {
 
 // Who can write Redis can keep a session from being idle, not from being old.
 func TestLifetimeIsSealed(t *testing.T) {
-	f := newFleet(t, startRedis(t).addr, limits)
+	f := newFleet(t, redisserver.Start(t, redisserver.Durable()...).Addr, limits)
 	one, ended, _ := f.replica()
 	s := open(t, one, "a")
 	if err := f.raw.Persist(t.Context(), one.sealer.name(s.ID, "a").key).Err(); err != nil {
@@ -198,7 +199,7 @@ func TestLifetimeIsSealed(t *testing.T) {
 
 // A session may be as large as it may be.
 func TestLargestSession(t *testing.T) {
-	f := newFleet(t, startRedis(t).addr, limits)
+	f := newFleet(t, redisserver.Start(t, redisserver.Durable()...).Addr, limits)
 	one, _, _ := f.replica()
 	s := open(t, one, "a")
 	data, err := encode(s)
@@ -220,7 +221,7 @@ func TestLargestSession(t *testing.T) {
 
 // A use reads once; that it happened is written every few seconds.
 func TestUseSeldomWrites(t *testing.T) {
-	f := newFleet(t, startRedis(t).addr, limits)
+	f := newFleet(t, redisserver.Start(t, redisserver.Durable()...).Addr, limits)
 	one, _, _ := f.replica()
 	s := open(t, one, "a")
 	if err := f.raw.ConfigResetStat(t.Context()).Err(); err != nil {
@@ -240,7 +241,7 @@ func TestUseSeldomWrites(t *testing.T) {
 
 // What no replica sealed for that very session is no session.
 func TestForeignValues(t *testing.T) {
-	server := startRedis(t)
+	server := redisserver.Start(t, redisserver.Durable()...)
 	for what, spoil := range map[string]func(value, others string, one *Redis, s Session) any{
 		"a bit":                  func(v, _ string, _ *Redis, _ Session) any { return v[:20] + string(v[20]^1) + v[21:] },
 		"its tag":                func(v, _ string, _ *Redis, _ Session) any { return v[:len(v)-1] },
@@ -257,7 +258,7 @@ func TestForeignValues(t *testing.T) {
 		"another type":           nil,
 	} {
 		t.Run(what, func(t *testing.T) {
-			f := newFleet(t, server.addr, limits)
+			f := newFleet(t, server.Addr, limits)
 			one, ended, log := f.replica()
 			s, other := open(t, one, "a"), open(t, one, "a")
 			key := one.sealer.name(s.ID, "a").key
@@ -310,8 +311,8 @@ func unavailable(t *testing.T, what string, err error) {
 }
 
 func TestRedisRestarts(t *testing.T) {
-	server := startRedis(t)
-	f := newFleet(t, server.addr, limits)
+	server := redisserver.Start(t, redisserver.Durable()...)
+	f := newFleet(t, server.Addr, limits)
 	f.config.PerPrincipal = 3
 	one, ended, log := f.replica()
 	two, _, _ := f.replica()
@@ -324,7 +325,7 @@ func TestRedisRestarts(t *testing.T) {
 	if err := one.Save(ctx, here); err != nil {
 		t.Fatal(err)
 	}
-	server.kill()
+	server.Kill()
 	f.at.add(grace)
 	if got := use(t, one, here.ID, "a"); got.LogLevel != "error" || !reflect.DeepEqual(got.Subscriptions, here.Subscriptions) {
 		t.Errorf("without Redis, what was saved is %+v", got)
@@ -348,7 +349,7 @@ func TestRedisRestarts(t *testing.T) {
 	if ids := ended.take(); ids != nil {
 		t.Errorf("ended %q", ids)
 	}
-	server.start()
+	server.Start()
 	eventually(t, 5*time.Second, "Redis is used again", func() bool {
 		_, err := one.Use(ctx, here.ID, "a")
 		return err == nil
@@ -368,7 +369,7 @@ func TestRedisRestarts(t *testing.T) {
 
 // Redis may lose everything, its scripts included.
 func TestRedisIsWiped(t *testing.T) {
-	f := newFleet(t, startRedis(t).addr, limits)
+	f := newFleet(t, redisserver.Start(t, redisserver.Durable()...).Addr, limits)
 	one, ended, _ := f.replica()
 	s := open(t, one, "a")
 	ctx := t.Context()
@@ -391,7 +392,7 @@ func TestRedisIsWiped(t *testing.T) {
 
 // Limits hold over all replicas together.
 func TestLimitsHoldAcrossReplicas(t *testing.T) {
-	server := startRedis(t)
+	server := redisserver.Start(t, redisserver.Durable()...)
 	open := func(f *fleet, principal func(i int) string) (opened, refused int64) {
 		var ok, full atomic.Int64
 		var wg sync.WaitGroup
@@ -417,7 +418,7 @@ func TestLimitsHoldAcrossReplicas(t *testing.T) {
 		return ok.Load(), full.Load()
 	}
 	t.Run("per principal", func(t *testing.T) {
-		f := newFleet(t, server.addr, Config{Idle: time.Minute, Lifetime: time.Hour, Max: 7, PerPrincipal: 7})
+		f := newFleet(t, server.Addr, Config{Idle: time.Minute, Lifetime: time.Hour, Max: 7, PerPrincipal: 7})
 		if opened, refused := open(f, func(int) string { return "a" }); opened != 160 || refused != 0 {
 			t.Errorf("%d opened, %d refused", opened, refused)
 		}
@@ -426,7 +427,7 @@ func TestLimitsHoldAcrossReplicas(t *testing.T) {
 		}
 	})
 	t.Run("in all", func(t *testing.T) {
-		f := newFleet(t, server.addr, Config{Idle: time.Minute, Lifetime: time.Hour, Max: 23, PerPrincipal: 5})
+		f := newFleet(t, server.Addr, Config{Idle: time.Minute, Lifetime: time.Hour, Max: 23, PerPrincipal: 5})
 		if opened, refused := open(f, func(i int) string { return fmt.Sprint(i) }); opened != 23 || refused != 137 {
 			t.Errorf("%d opened, %d refused", opened, refused)
 		}
@@ -452,7 +453,7 @@ func (a around) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // A session that is closed on another replica while this one is at it stays
 // closed.
 func TestClosedMeanwhile(t *testing.T) {
-	server := startRedis(t)
+	server := redisserver.Start(t, redisserver.Durable()...)
 	for what, test := range map[string]struct {
 		before string // the command that comes too late
 		try    func(context.Context, *Redis, Session) error
@@ -462,7 +463,7 @@ func TestClosedMeanwhile(t *testing.T) {
 		"Close": {"", func(ctx context.Context, r *Redis, s Session) error { return r.Close(ctx, s.ID, "a") }},
 	} {
 		t.Run(what, func(t *testing.T) {
-			f := newFleet(t, server.addr, limits)
+			f := newFleet(t, server.Addr, limits)
 			one, ended, _ := f.replica()
 			two, _, _ := f.replica()
 			s := open(t, one, "a")
@@ -492,7 +493,7 @@ func TestClosedMeanwhile(t *testing.T) {
 
 // A client that does not hear the answer asks again: nothing more may end.
 func TestOpeningIsRepeated(t *testing.T) {
-	f := newFleet(t, startRedis(t).addr, limits)
+	f := newFleet(t, redisserver.Start(t, redisserver.Durable()...).Addr, limits)
 	one, ended, _ := f.replica()
 	first, second := open(t, one, "a"), open(t, one, "b")
 	f.pass(time.Second)

@@ -214,7 +214,6 @@ func TestBooksAreExact(t *testing.T) {
 			"standing": func(t *rapid.T) { streams = append(streams, h.Standing(sessions.Draw(t, "session"))) },
 			"send":     func(t *rapid.T) { pick(t).Send(make([]byte, rapid.IntRange(0, 600).Draw(t, "size"))) },
 			"prime":    func(t *rapid.T) { pick(t).Prime() },
-			"retry":    func(t *rapid.T) { pick(t).Retry(time.Second) },
 			"alive":    func(t *rapid.T) { pick(t).KeepAlive() },
 			"finish":   func(t *rapid.T) { pick(t).Finish() },
 			"end":      func(t *rapid.T) { h.End(sessions.Draw(t, "session")) },

@@ -18,8 +18,7 @@ type response struct{ events *mcp.EventWriter }
 func (r *response) Event(id string, data []byte) error {
 	return r.events.Write(mcp.Event{ID: id, Data: data})
 }
-func (r *response) Retry(d time.Duration) error { return r.events.Write(mcp.Event{Retry: d}) }
-func (r *response) Comment() error              { return r.events.Comment("") }
+func (r *response) Comment() error { return r.events.Comment("") }
 
 // serve answers POST with a stream and GET with what Last-Event-ID asks for.
 func serve(h *Hub, posted chan<- *Stream) http.HandlerFunc {
@@ -97,15 +96,10 @@ func TestOverRealConnections(t *testing.T) {
 	get := open(t, t.Context(), http.MethodGet, server.URL, last)
 	next(get)
 	next(get)
-	s.Retry(250 * time.Millisecond)
 	s.Send([]byte(`{"n":4}`))
 	s.Finish()
 	next(get)
-	next(get)
-	if get.Retry() != 250*time.Millisecond {
-		t.Errorf("the client reconnects after %v", get.Retry())
-	}
-	if want := []string{"", `{"n":1}`, `{"n":2}`, `{"n":3}`, "", `{"n":4}`}; !slices.Equal(got, want) {
+	if want := []string{"", `{"n":1}`, `{"n":2}`, `{"n":3}`, `{"n":4}`}; !slices.Equal(got, want) {
 		t.Errorf("the client got %q, want %q", got, want)
 	}
 	if _, err := get.Next(); err == nil {

@@ -21,8 +21,6 @@ import (
 type Sink interface {
 	// Event writes an event; data may be empty.
 	Event(id string, data []byte) error
-	// Retry sets the time after which the client reconnects.
-	Retry(d time.Duration) error
 	// Comment writes a sign of life that is no event.
 	Comment() error
 }

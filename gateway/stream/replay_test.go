@@ -90,7 +90,6 @@ func TestEveryEventArrivesOnce(t *testing.T) {
 			},
 			"prime": func(*rapid.T) { s.Prime(); sync() },
 			"alive": func(*rapid.T) { s.KeepAlive(); sync() },
-			"retry": func(*rapid.T) { s.Retry(time.Second); sync() },
 			"leave": func(*rapid.T) {
 				if c != nil {
 					s.Detach(c)
@@ -155,7 +154,6 @@ func (l *line) take(id, data string) error {
 }
 
 func (l *line) Event(id string, data []byte) error { return l.take(id, string(data)) }
-func (l *line) Retry(time.Duration) error          { return l.take("", "") }
 func (l *line) Comment() error                     { return l.take("", "") }
 
 // TestEveryEventArrivesOnceAtOnce is TestEveryEventArrivesOnce with all of it
@@ -174,7 +172,7 @@ func TestEveryEventArrivesOnceAtOnce(t *testing.T) {
 				}
 			})
 		}
-		for _, do := range []func(){s.KeepAlive, s.Prime, func() { s.Retry(time.Second) }, func() { h.Stats() }} {
+		for _, do := range []func(){s.KeepAlive, s.Prime, func() { h.Stats() }} {
 			rest.Go(func() {
 				for range 50 {
 					do()

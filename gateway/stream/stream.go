@@ -102,20 +102,6 @@ func (s *Stream) Prime() {
 	s.release(c)
 }
 
-// Retry tells the sink that is attached, if any, when its client has to
-// reconnect.
-func (s *Stream) Retry(d time.Duration) {
-	s.hub.mu.Lock()
-	defer s.hub.mu.Unlock()
-	c, ok := s.idle()
-	if !ok || c == nil {
-		return
-	}
-	c.busy = true
-	s.write(c, func() error { return c.sink.Retry(d) })
-	s.release(c)
-}
-
 // KeepAlive writes a comment to the sink that is attached, if any. It does not
 // wait where something else is being written: that is life enough.
 func (s *Stream) KeepAlive() {

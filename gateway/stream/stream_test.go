@@ -47,7 +47,6 @@ func (c *client) take(id, what string) error {
 }
 
 func (c *client) Event(id string, data []byte) error { return c.take(id, string(data)) }
-func (c *client) Retry(d time.Duration) error        { return c.take("", "retry "+d.String()) }
 func (c *client) Comment() error                     { return c.take("", "comment") }
 
 func (c *client) want(t *testing.T, want ...string) {
@@ -212,18 +211,16 @@ func TestStandingStreamWaitsForListeners(t *testing.T) {
 	wantClosed(t, "the second connection", live, false)
 	s.Send([]byte("four"))
 	s.KeepAlive()
-	s.Retry(3 * time.Second)
-	second.want(t, "four", "comment", "retry 3s")
+	second.want(t, "four", "comment")
 	first.want(t, "two", "three")
 	s.Detach(second)
 	s.KeepAlive()
-	s.Retry(time.Second)
 	s.Prime()
 	s.Send([]byte("five"))
 	third := newClient()
 	s.Attach(third, 0, false)
 	third.want(t, "five")
-	second.want(t, "four", "comment", "retry 3s")
+	second.want(t, "four", "comment")
 	if got := h.Stats().Lost; got != 1 {
 		t.Errorf("%d events are lost, want 1", got)
 	}
@@ -300,7 +297,7 @@ func TestWriteThatFails(t *testing.T) {
 	s.Attach(again, 0, false)
 	again.want(t)
 
-	for _, write := range []func(*Stream){(*Stream).KeepAlive, (*Stream).Prime, func(s *Stream) { s.Retry(time.Second) }} {
+	for _, write := range []func(*Stream){(*Stream).KeepAlive, (*Stream).Prime} {
 		s := h.New("alpha")
 		c := newClient()
 		c.left = 0

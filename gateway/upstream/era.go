@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -25,17 +24,13 @@ func (h *hello) has(capability, setting string) bool {
 	return declares(h.capabilities, capability, setting)
 }
 
+// declares reports whether capabilities hold one, whatever is in it, and where a
+// setting is given, whether that is on.
 func declares(capabilities jsontext.Value, capability, setting string) bool {
-	members, err := mcp.Split(capabilities)
-	if err != nil {
-		return false
+	if setting == "" {
+		return mcp.Find(capabilities, capability) != nil
 	}
-	value := mcp.Get(members, capability)
-	if setting == "" || value == nil {
-		return value != nil
-	}
-	settings, err := mcp.Split(value)
-	return err == nil && string(mcp.Get(settings, setting)) == "true"
+	return mcp.Declares(capabilities, capability, setting)
 }
 
 // notifies reports whether the server declares to tell of changes of any list.
@@ -58,7 +53,7 @@ func legacyLeg() *hello { return &hello{era: mcp.Legacy, version: mcp.V20251125}
 // from a server that does not know the method.
 func discovered(m *mcp.Message) (mcp.Era, *hello, error) {
 	if m.Error != nil {
-		return refused(readError(m.Error))
+		return refused(m.Err())
 	}
 	members, err := mcp.Split(m.Result)
 	if err != nil {
@@ -84,7 +79,7 @@ func discoverTwice(call func() (*mcp.Message, error)) (*mcp.Message, error) {
 	if err != nil || m.Error == nil {
 		return m, err
 	}
-	versions, ok := readError(m.Error).IsUnsupportedVersion()
+	versions, ok := m.Err().IsUnsupportedVersion()
 	if !ok || !slices.Contains(versions, mcp.V20260728) {
 		return m, nil
 	}
@@ -116,7 +111,7 @@ func elsewhere(versions []string) (mcp.Era, *hello, error) {
 // initialized reads the answer to initialize.
 func initialized(m *mcp.Message) (*hello, error) {
 	if m.Error != nil {
-		e := readError(m.Error)
+		e := m.Err()
 		return nil, broken("initialize was refused with code %d: %s", e.Code, escape([]byte(e.Message)))
 	}
 	members, err := mcp.Split(m.Result)
@@ -139,19 +134,6 @@ func initializeRequest(client jsontext.Value, peer Peer) request {
 	params := []byte(`{"protocolVersion":"` + mcp.V20251125 + `","capabilities":`)
 	params = append(append(params, declared(peer, mcp.Legacy)...), `,"clientInfo":`...)
 	return request{method: mcp.MethodInitialize, params: append(append(params, client...), '}')}
-}
-
-// readError reads a JSON-RPC error object; the code is 0 where it has none.
-func readError(v jsontext.Value) *mcp.Error {
-	e := &mcp.Error{}
-	members, err := mcp.Split(v)
-	if err != nil {
-		return e
-	}
-	e.Code, _ = strconv.Atoi(string(mcp.Get(members, "code")))
-	e.Message, _ = mcp.Text(mcp.Get(members, "message"))
-	e.Data = mcp.Get(members, "data")
-	return e
 }
 
 // texts returns the strings of a JSON array, and nil for any other value.

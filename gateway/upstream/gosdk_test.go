@@ -103,7 +103,7 @@ func testOfficial(t *testing.T, server *sdk.Server, options sdk.StreamableHTTPOp
 	_, err = callTool(ctx, p, "alpha", "someone", "wait", `{"text":""}`)
 	wantKind(t, err, Timeout, "alpha")
 	m, err = callTool(t.Context(), p, "alpha", "someone", "none", `{}`)
-	if err != nil || readError(m.Error).Code != mcp.CodeInvalidParams {
+	if err != nil || m.Err().Code != mcp.CodeInvalidParams {
 		t.Errorf("an unknown tool gave %v, %v", m, err)
 	}
 	// The SDK tells of changes; what it then lists has one more.

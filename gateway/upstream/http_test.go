@@ -113,7 +113,7 @@ func TestWebModern(t *testing.T) {
 	}
 	// An argument that has no header form is the client's fault.
 	m, err = callTool(t.Context(), p, "alpha", "a", "query", `{"region":{}}`)
-	if err != nil || readError(m.Error).Code != mcp.CodeInvalidParams {
+	if err != nil || m.Err().Code != mcp.CodeInvalidParams {
 		t.Errorf("a mirrored argument of a wrong type gave %v, %v", m, err)
 	}
 }

@@ -106,7 +106,7 @@ func (l *listing) read(ctx context.Context, from link, h *hello) error {
 			return err
 		}
 		if m.Error != nil {
-			return l.refused(readError(m.Error), h)
+			return l.refused(m.Err(), h)
 		}
 		next, err := l.page(m.Result)
 		if err != nil || next == nil || l.partial != "" {

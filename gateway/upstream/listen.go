@@ -157,7 +157,7 @@ func (l *listener) refuse(group []*want, f *feed) *feed {
 		l.settle(w, f.m, nil)
 		return nil
 	}
-	l.server.log.Warn("a server no longer tells of a resource", "server", l.server.name, "code", readError(f.m.Error).Code)
+	l.server.log.Warn("a server no longer tells of a resource", "server", l.server.name, "code", f.m.Err().Code)
 	f.refused = true
 	return f
 }

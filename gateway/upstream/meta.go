@@ -12,35 +12,35 @@ const (
 	reserved = "io.modelcontextprotocol/"
 	// relatedTask is the one reserved name that a legacy revision defines
 	// (2025-11-25, tasks).
-	relatedTask = reserved + "related-task"
+	relatedTask = mcp.MetaRelatedTask
 )
 
 // Notifications that are ours to act on and go no further: the client leg says
 // for itself that a list changed, from the state that the pool publishes, and
 // the rest belongs to the backend leg alone.
 const (
-	toolsChanged     = "notifications/tools/list_changed"
-	promptsChanged   = "notifications/prompts/list_changed"
-	resourcesChanged = "notifications/resources/list_changed"
-	cancelled        = "notifications/cancelled"
-	acknowledged     = "notifications/subscriptions/acknowledged"
+	toolsChanged     = mcp.NotifyToolsChanged
+	promptsChanged   = mcp.NotifyPromptsChanged
+	resourcesChanged = mcp.NotifyResourcesChanged
+	cancelled        = mcp.NotifyCancelled
+	acknowledged     = mcp.NotifyAcknowledged
 )
 
 // Notifications that are a peer's whatever is under way.
 const (
-	updated    = "notifications/resources/updated"
-	elicited   = "notifications/elicitation/complete"
-	taskStatus = "notifications/tasks/status"
+	updated    = mcp.NotifyResourceUpdated
+	elicited   = mcp.NotifyElicited
+	taskStatus = mcp.NotifyTaskStatus
 )
 
 const (
-	discover    = "server/discover"
-	listen      = "subscriptions/listen"
-	subscribe   = "resources/subscribe"
-	unsubscribe = "resources/unsubscribe"
-	setLevel    = "logging/setLevel"
-	progress    = "notifications/progress"
-	greeted     = "notifications/initialized"
+	discover    = mcp.MethodDiscover
+	listen      = mcp.MethodListen
+	subscribe   = mcp.MethodSubscribe
+	unsubscribe = mcp.MethodUnsubscribe
+	setLevel    = mcp.MethodSetLevel
+	progress    = mcp.NotifyProgress
+	greeted     = mcp.NotifyInitialized
 
 	// A server tells of those lists that it has.
 	listenArgs = `{"notifications":{"toolsListChanged":true,"promptsListChanged":true,"resourcesListChanged":true}}`

@@ -154,7 +154,7 @@ func (p *party) close() {
 
 func isAsk(method string) bool {
 	switch method {
-	case "sampling/createMessage", "elicitation/create", "roots/list":
+	case mcp.MethodCreateMessage, mcp.MethodElicit, mcp.MethodRootsList:
 		return true
 	}
 	return false

@@ -72,7 +72,7 @@ func (sub *subscriber) put(ctx context.Context, e *entry, w *want) error {
 		return sub.failed(w, err)
 	}
 	if m.Error != nil && w.isSettled() {
-		sub.server.log.Warn("a server no longer tells of a resource", "server", sub.server.name, "code", readError(m.Error).Code)
+		sub.server.log.Warn("a server no longer tells of a resource", "server", sub.server.name, "code", m.Err().Code)
 	}
 	sub.settle(w, m, nil)
 	if m.Error == nil && !sub.wanted(w.uri, e) { // meanwhile somebody unsubscribed

@@ -129,7 +129,7 @@ func (s *server) do(ctx context.Context, call Call) (*mcp.Message, error) {
 	}
 	recovered := s.breaker.worked()
 	// It may have changed which arguments it wants as headers.
-	outdated := m.Error != nil && readError(m.Error).Code == mcp.CodeHeaderMismatch
+	outdated := m.Error != nil && m.Err().Code == mcp.CodeHeaderMismatch
 	if recovered || outdated {
 		s.look()
 	}

@@ -85,7 +85,7 @@ func TestWebRefusesSession(t *testing.T) {
 	d.call = func(w http.ResponseWriter, s seen) { fail(w, s, 400, -32602, "bad arguments", "") }
 	inits := len(d.posts("initialize"))
 	m, err = callTool(t.Context(), p, "alpha", "a", "read", "{}")
-	if err != nil || readError(m.Error).Message != "bad arguments" {
+	if err != nil || m.Err().Message != "bad arguments" {
 		t.Errorf("the answer is %v, %v", m, err)
 	}
 	if n := len(d.posts("initialize")); n != inits {

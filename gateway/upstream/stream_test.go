@@ -126,7 +126,7 @@ func TestBody(t *testing.T) {
 			p := newPool(t, map[string]Config{"alpha": c}, quick(nil))
 			m, err := callTool(t.Context(), p, "alpha", "a", "read", "{}")
 			if tt.want == "" {
-				if err != nil || string(m.Result) != `"ok"` && readError(m.Error).Message != "ok" {
+				if err != nil || string(m.Result) != `"ok"` && m.Err().Message != "ok" {
 					t.Errorf("the answer is %v, %v", m, err)
 				}
 				return
