@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"reflect"
+	"slices"
 
 	"github.com/regogate/regogate/gateway/policy"
 	"github.com/regogate/regogate/gateway/upstream"
@@ -32,6 +33,8 @@ type view struct {
 	offers []*offer
 	items  *policy.Items
 	byName map[string]*offer // by the name that the route shows; the first of a URI
+	route  string            // its server; "" on the aggregate route
+	sets   visibleSets
 }
 
 // site is one server.
@@ -59,9 +62,9 @@ func newCatalog(old *catalog, state *upstream.State, snap *registry.Snapshot, lo
 			own[list] = j.join(list, definitions(&server, list))
 			all[list] = append(all[list], own[list]...)
 		}
-		c.servers[server.Name] = newShelf(own, []*site{s}, func(o *offer) string { return o.name })
+		c.servers[server.Name] = newShelf(server.Name, old.shelf(server.Name), own, []*site{s})
 	}
-	c.all = newShelf(all, sites, func(o *offer) string { return o.exposed })
+	c.all = newShelf("", old.shelf(""), all, sites)
 	c.revision = c.digest()
 	return c
 }
@@ -72,25 +75,33 @@ func definitions(s *upstream.Server, list listing) []upstream.Definition {
 	}[list]
 }
 
-func newShelf(offers [listings][]*offer, sites []*site, name func(*offer) string) shelf {
+func newShelf(route string, old shelf, offers [listings][]*offer, sites []*site) shelf {
 	items := make([]*policy.Item, len(sites))
 	for i, site := range sites {
 		items[i] = site.item
 	}
 	s := shelf{sites: sites, servers: policy.NewItems(items)}
 	for list := range listings {
-		s.lists[list] = newView(offers[list], name)
+		// What was decided on a list, and put together, holds as long as it is the
+		// same one.
+		if s.lists[list] = old.lists[list]; old.servers == nil || !slices.Equal(old.lists[list].offers, offers[list]) {
+			s.lists[list] = newView(route, offers[list])
+		}
 	}
 	return s
 }
 
-func newView(offers []*offer, name func(*offer) string) view {
-	v := view{offers: offers, byName: make(map[string]*offer, len(offers))}
+func newView(route string, offers []*offer) view {
+	v := view{route: route, offers: offers, byName: make(map[string]*offer, len(offers)), sets: newVisibleSets()}
 	items := make([]*policy.Item, len(offers))
 	for i, o := range offers {
 		items[i] = o.item
-		if v.byName[name(o)] == nil {
-			v.byName[name(o)] = o
+		name := o.exposed
+		if route != "" {
+			name = o.name
+		}
+		if v.byName[name] == nil {
+			v.byName[name] = o
 		}
 	}
 	v.items = policy.NewItems(items)

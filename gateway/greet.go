@@ -87,13 +87,13 @@ func (x *exchange) introduce() introduction {
 	}
 	shelf := now.catalog.shelf(x.server)
 	name := func(i int) policy.Name { return shelf.sites[i].subject() }
-	decisions, f := x.seeEach(now, mcp.MethodDiscover, shelf.servers, name)
+	answers, f := x.seeEach(now, mcp.MethodDiscover, shelf.servers, name)
 	if f != nil {
 		intro.unsure = true
 		return intro
 	}
-	for i, d := range decisions {
-		if s := shelf.sites[i]; d.Allowed {
+	for i, s := range shelf.sites {
+		if answers.Allowed(i) {
 			intro.sites = append(intro.sites, s)
 			intro.unsure = intro.unsure || s.state.Listed.IsZero()
 		}
@@ -103,12 +103,12 @@ func (x *exchange) introduce() introduction {
 		if len(shelf.lists[list].offers) == 0 || intro.any(lists[list].capability) {
 			continue
 		}
-		visible, f := x.see(now, list)
+		seen, f := x.see(now, list)
 		if f != nil {
 			intro.unsure = true
 			return intro
 		}
-		for _, o := range visible {
+		for _, o := range seen.offers {
 			intro.shown = append(intro.shown, now.catalog.site(o.server))
 		}
 	}

@@ -24,68 +24,47 @@ func (x *exchange) answerList(list listing) *fault {
 			return f
 		}
 	}
-	visible, f := x.see(now, list)
+	seen, f := x.see(now, list)
 	if f != nil {
 		return f
 	}
-	size := x.g.config.PageSize
-	page := visible[min(offset, len(visible)):]
-	next := ""
-	if len(page) > size {
+	page, next := seen.offers[min(offset, len(seen.offers)):], ""
+	if size := x.g.config.PageSize; len(page) > size {
 		page = page[:size]
 		next = x.g.seals.cursor(offset+size, x.cursorParts(list, now)...)
 	}
-	x.reply(x.listBody(list, page, next))
+	items := seen.joined
+	if len(page) < len(seen.offers) {
+		items = func() []byte { return join(page, x.server) }
+	}
+	x.reply(x.listBody(list, items(), next))
 	return nil
 }
 
 // see returns what the principal may see of a list.
-func (x *exchange) see(now pinned, list listing) ([]*offer, *fault) {
+func (x *exchange) see(now pinned, list listing) (*visible, *fault) {
 	view := now.catalog.shelf(x.server).lists[list]
 	name := func(i int) policy.Name { return view.offers[i].subject() }
-	decisions, f := x.seeEach(now, lists[list].uses, view.items, name)
+	answers, f := x.seeEach(now, lists[list].uses, view.items, name)
 	if f != nil {
 		return nil, f
 	}
-	visible := make([]*offer, 0, len(view.offers))
-	for i, d := range decisions {
-		if d.Allowed {
-			visible = append(visible, view.offers[i])
-		}
-	}
-	if x.server == "" && lists[list].kind == policy.KindResource {
-		visible = firsts(visible)
-	}
-	return visible, nil
+	return view.visible(answers), nil
 }
 
 // seeEach asks the policy about every item of a list, and records that as one
 // question. A list that is not decided to its end is none: clients keep what
 // they get, so that a part of it would hide the rest for long.
-func (x *exchange) seeEach(now pinned, method string, items *policy.Items, name func(i int) policy.Name) ([]policy.Decision, *fault) {
+func (x *exchange) seeEach(now pinned, method string, items *policy.Items, name func(i int) policy.Name) (*policy.Answers, *fault) {
 	from := time.Now()
 	request := x.request()
-	decisions, unfinished := now.policy.AllowEach(x.ctx, x.subject, items, method, request)
+	answers := now.policy.AllowEach(x.ctx, x.subject, items, method, request)
 	measure(&x.stages.policy, from)
-	if unfinished != "" {
-		x.recordUnfinished(now, method, request, decisions, unfinished)
-		return nil, faultNotReady(unfinished)
+	x.recordList(now, method, request, name, answers)
+	if answers.Unfinished != "" {
+		return nil, faultNotReady(answers.Unfinished)
 	}
-	x.recordList(now, method, request, name, decisions)
-	return decisions, nil
-}
-
-// firsts leaves one of each URI, the one that reading it would go to.
-func firsts(offers []*offer) []*offer {
-	seen := make(map[string]bool, len(offers))
-	out := offers[:0]
-	for _, o := range offers {
-		if !seen[o.exposed] {
-			seen[o.exposed] = true
-			out = append(out, o)
-		}
-	}
-	return out
+	return answers, nil
 }
 
 func (x *exchange) openCursor(cursor string, list listing, now pinned) (int, *fault) {
@@ -101,23 +80,12 @@ func (x *exchange) cursorParts(list listing, now pinned) []string {
 	return []string{lists[list].method, x.principal.Key(), x.routePath(), now.policy.Revision(), now.catalog.revision}
 }
 
-// listBody puts the page together from bytes that were encoded when the offers
-// were discovered.
-func (x *exchange) listBody(list listing, page []*offer, next string) []byte {
-	size := 256 + len(next)
-	for _, o := range page {
-		size += len(o.bytes(x.server)) + 1
-	}
-	out := make([]byte, 0, size)
+// listBody puts the page together; items are the definitions on it.
+func (x *exchange) listBody(list listing, items []byte, next string) []byte {
+	out := make([]byte, 0, 256+len(items)+len(next))
 	out = append(append(out, `{"jsonrpc":"2.0","id":`...), x.msg.ID.Raw()...)
 	out = append(append(append(out, `,"result":{"`...), lists[list].member...), `":[`...)
-	for i, o := range page {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, o.bytes(x.server)...)
-	}
-	out = append(out, ']')
+	out = append(append(out, items...), ']')
 	if next != "" {
 		out = mcp.AppendString(append(out, `,"nextCursor":`...), next)
 	}

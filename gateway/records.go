@@ -73,32 +73,23 @@ func (x *exchange) recordOne(now pinned, rule string, q policy.Question, name po
 }
 
 // recordList records the decision on a list: one record, with the exact set
-// that was allowed, and the first thing that kept an item from being judged.
-func (x *exchange) recordList(now pinned, method string, q policy.Request, name func(i int) policy.Name, decisions []policy.Decision) {
+// that was allowed, and the first thing that kept an item from being judged. Of a
+// list that could not be decided to its end the principal was shown nothing.
+func (x *exchange) recordList(now pinned, method string, q policy.Request, name func(i int) policy.Name, answers *policy.Answers) {
 	r := x.asked(now, ruleAllow, method, q)
-	r.List = &policy.ListSeen{Total: len(decisions)}
-	for i, d := range decisions {
-		if d.Allowed {
+	r.List = &policy.ListSeen{Total: answers.Len()}
+	first := answers.First()
+	r.Code, r.Err = first.Code, first.Err
+	if answers.Unfinished != "" {
+		r.Code = answers.Unfinished
+		return
+	}
+	for i := range answers.Len() {
+		if answers.Allowed(i) {
 			r.List.Allowed = append(r.List.Allowed, name(i))
-		}
-		if r.Code == "" && d.Code != "" {
-			r.Code, r.Err = d.Code, d.Err
 		}
 	}
 	r.Allowed = len(r.List.Allowed) > 0
-}
-
-// recordUnfinished records a list that could not be decided to its end, so that
-// the principal was shown nothing of it.
-func (x *exchange) recordUnfinished(now pinned, method string, q policy.Request, decisions []policy.Decision, code string) {
-	r := x.asked(now, ruleAllow, method, q)
-	r.List, r.Code = &policy.ListSeen{Total: len(decisions)}, code
-	for _, d := range decisions {
-		if d.Code == code {
-			r.Err = d.Err
-			break
-		}
-	}
 }
 
 // hand gives the exchange's records to the recorder.

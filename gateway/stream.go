@@ -154,8 +154,8 @@ func (x *exchange) prints(wanted [listings]bool) (p prints) {
 			p[list].known = true
 			continue
 		}
-		if visible, f := x.see(now, list); f == nil {
-			p[list] = now.catalog.shelf(x.server).print(list, visible)
+		if seen, f := x.see(now, list); f == nil {
+			p[list] = now.catalog.shelf(x.server).print(list, seen.offers)
 		}
 	}
 	x.hand() // a stream is long: its records must neither wait for its end nor pile up

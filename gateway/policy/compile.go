@@ -76,18 +76,17 @@ func entry(rule string) ast.Ref { return ast.MustParseRef("data.mcp.authz." + ru
 
 // compile builds the program. Its problems are complete enough to mend
 // everything of one stage at once.
-func compile(t *tree, caps *ast.Capabilities, prints bool) (*program, Problems) {
-	modules, problems := parseModules(t, caps)
-	data, dataProblems := readData(t)
-	if problems = append(problems, dataProblems...); len(problems) > 0 {
+func compile(c *content, caps *ast.Capabilities, prints bool) (*program, Problems) {
+	modules, problems := parseModules(c, caps)
+	if len(problems) > 0 {
 		return nil, problems
 	}
-	p := &program{store: inmem.NewFromASTObject(data)}
+	p := &program{store: inmem.NewFromASTObject(c.data)}
 	// Neither call fails or waits: the store is in memory and private.
 	ctx := context.Background()
 	txn, err := p.store.NewTransaction(ctx)
 	if err != nil {
-		return nil, Problems{{File: t.prefix, Message: oneLine(err.Error())}}
+		return nil, Problems{{File: c.origin, Message: oneLine(err.Error())}}
 	}
 	p.txn = txn
 	p.compiler = ast.NewCompiler().
@@ -100,9 +99,9 @@ func compile(t *tree, caps *ast.Capabilities, prints bool) (*program, Problems) 
 		WithEnablePrintStatements(prints).
 		WithPathConflictsCheck(storage.NonEmpty(ctx, p.store, txn))
 	if p.compiler.Compile(modules); p.compiler.Failed() {
-		return nil, explainOff(opaProblems(t.prefix, p.compiler.Errors))
+		return nil, explainOff(opaProblems(c.origin, p.compiler.Errors))
 	}
-	if problems := checkEntry(t, p.compiler); len(problems) > 0 {
+	if problems := checkEntry(c.origin, p.compiler); len(problems) > 0 {
 		return nil, problems
 	}
 	p.hasCall = defined(p.compiler, entry("call"))
@@ -125,15 +124,12 @@ func schemas() *ast.SchemaSet {
 	return set
 }
 
-func parseModules(t *tree, caps *ast.Capabilities) (map[string]*ast.Module, Problems) {
-	modules := make(map[string]*ast.Module, len(t.files))
+func parseModules(c *content, caps *ast.Capabilities) (map[string]*ast.Module, Problems) {
+	modules := make(map[string]*ast.Module, len(c.modules))
 	var problems Problems
 	options := ast.ParserOptions{RegoVersion: ast.RegoV1, Capabilities: caps, ProcessAnnotation: true}
-	for _, f := range t.files {
-		if !strings.HasSuffix(f.name, ".rego") {
-			continue
-		}
-		shown := t.shown(f.name)
+	for _, f := range c.modules {
+		shown := f.name
 		if !utf8.Valid(f.data) {
 			problems = append(problems, Problem{File: shown, Message: "not UTF-8: save it in that encoding"})
 			continue
@@ -170,9 +166,9 @@ func explainOff(problems Problems) Problems {
 // checkEntry holds the entry package to its contract: allow exists, what
 // decides is one value, not a set, an object or a function, and problems is not
 // a function, which would have no value to ask for.
-func checkEntry(t *tree, c *ast.Compiler) Problems {
+func checkEntry(origin string, c *ast.Compiler) Problems {
 	if len(c.GetRulesExact(entry("allow"))) == 0 {
-		return Problems{{File: t.prefix, Message: "no rule allow in package mcp.authz: without it nothing could ever be allowed"}}
+		return Problems{{File: origin, Message: "no rule allow in package mcp.authz: without it nothing could ever be allowed"}}
 	}
 	var problems Problems
 	for _, name := range []string{"allow", "call"} {

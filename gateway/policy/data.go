@@ -27,7 +27,7 @@ func readData(t *tree) (ast.Object, Problems) {
 		shown := t.shown(f.name)
 		value, p := readDatum(f)
 		if p == nil {
-			p = checkDatum(value)
+			p = checkData(value)
 		}
 		if p == nil {
 			merged, conflict := merge(root, value, "data")
@@ -114,9 +114,9 @@ func readYAML(data []byte) (*ast.Term, *Problem) {
 	return ast.NewTerm(v), nil
 }
 
-// checkDatum keeps data under mcp and system.log, and out of the entry package,
+// checkData keeps data under mcp and system.log, and out of the entry package,
 // where it would answer in place of a rule.
-func checkDatum(root ast.Object) *Problem {
+func checkData(root ast.Object) *Problem {
 	for _, key := range root.Keys() {
 		name := keyName(key)
 		if name != "mcp" && name != "system" {

@@ -19,92 +19,20 @@ package policy
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/regogate/regogate/gateway/policy/plane"
 )
-
-// Defaults of Config.
-const (
-	DefaultDeadline     = 250 * time.Millisecond
-	DefaultListDeadline = 3 * time.Second
-)
-
-// Config says where the policy is and what it may do.
-type Config struct {
-	// Dir is a directory of .rego files and data, which is watched. Where it is
-	// "", FS is read once.
-	Dir string `yaml:"dir"`
-	// FS holds the policy to use without Dir.
-	FS fs.FS `yaml:"-"`
-	// Deadline is the time for one decision; 0 means DefaultDeadline.
-	Deadline time.Duration `yaml:"deadline"`
-	// ListDeadline is the time for all decisions of one list; 0 means
-	// DefaultListDeadline.
-	ListDeadline time.Duration `yaml:"list_deadline"`
-	// InsecureBuiltins names built-in functions to turn on that are otherwise
-	// off: http.send, net.lookup_ip_addr, opa.runtime, rand.intn, uuid.rfc4122.
-	InsecureBuiltins []string `yaml:"insecure_builtins"`
-}
-
-// Validate returns every problem of the configuration itself, joined; each says
-// the key that it is about. It reads no policy.
-func (c *Config) Validate() error {
-	var errs []error
-	if c.Dir == "" && c.FS == nil {
-		errs = append(errs, errors.New("dir: no policy is given"))
-	}
-	if c.Deadline < 0 {
-		errs = append(errs, fmt.Errorf("deadline: %v is negative", c.Deadline))
-	}
-	if c.ListDeadline < 0 {
-		errs = append(errs, fmt.Errorf("list_deadline: %v is negative", c.ListDeadline))
-	}
-	if _, err := capabilities(c.InsecureBuiltins); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-// read returns the files of the policy, wherever they are.
-func (c *Config) read() (*tree, Problems) {
-	if c.Dir != "" {
-		return readDir(c.Dir)
-	}
-	return readTree(c.FS, "")
-}
-
-func (c *Config) withDefaults() Config {
-	out := *c
-	if out.Deadline == 0 {
-		out.Deadline = DefaultDeadline
-	}
-	if out.ListDeadline == 0 {
-		out.ListDeadline = DefaultListDeadline
-	}
-	return out
-}
-
-// Check reads and compiles the policy as an Engine would, asks it for its own
-// problems, and returns what is wrong; nothing means that an Engine would use it. It expects a valid
-// configuration.
-func Check(c Config) Problems {
-	t, problems := c.read()
-	if len(problems) > 0 {
-		return problems
-	}
-	_, problems = newSnapshot(t, c.withDefaults(), slog.New(slog.DiscardHandler))
-	return problems
-}
 
 // Engine keeps the newest good policy. It is safe for concurrent use.
 type Engine struct {
 	config  Config
 	log     *slog.Logger
+	plane   *plane.Plane // OPA's management plane; nil without a configuration of it
 	current atomic.Pointer[Snapshot]
 	changed chan struct{}
 	recheck time.Duration
@@ -118,14 +46,16 @@ type Engine struct {
 type Status struct {
 	Revision string    // of the policy in force; "" when there is none
 	Since    time.Time // when it came into force
-	Tried    string    // revision of the newest files that were read, in force or not
-	Problems Problems  // what keeps the newest files from being used; empty when they are
+	Tried    string    // revision of the newest files that were read, in force or not; "" for bundles
+	Problems Problems  // what keeps the newest from being used; empty when it is
+	Warnings Problems  // of the policy in force
+	Bundles  []plane.BundleStatus
 }
 
 // New reads the policy. It fails when the configuration is not valid, and when
 // a policy that cannot change while running, that of Config.FS, is broken; the
-// error is Problems then. With a directory that is broken it succeeds and has
-// no snapshot until Run finds the directory mended.
+// error is Problems then. With a directory that is broken, and with bundles, it
+// succeeds and has no snapshot until Run finds a good policy.
 func New(c Config, log *slog.Logger) (*Engine, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -133,6 +63,14 @@ func New(c Config, log *slog.Logger) (*Engine, error) {
 	e := &Engine{config: c.withDefaults(), log: log, changed: make(chan struct{}, 1), recheck: recheck}
 	for _, name := range c.InsecureBuiltins {
 		log.Warn("a built-in function that is off by default is on", "setting", "insecure_builtins", "builtin", name)
+	}
+	if c.OPA != nil {
+		if err := e.plan(); err != nil {
+			return nil, err
+		}
+	}
+	if c.distributed() {
+		return e, nil
 	}
 	e.reload()
 	if status := e.Status(); c.Dir == "" && len(status.Problems) > 0 {
@@ -149,11 +87,27 @@ func (e *Engine) Current() *Snapshot { return e.current.Load() }
 // changed. It is never closed.
 func (e *Engine) Changed() <-chan struct{} { return e.changed }
 
+// Cache is how the decision caches fare.
+func (e *Engine) Cache() CacheStats {
+	var stats CacheStats
+	if s := e.current.Load(); s != nil {
+		stats = s.cache.stats(s.uncached)
+	}
+	n := e.config.counters
+	stats.Hits, stats.Misses = n.hits.Load(), n.misses.Load()
+	stats.Evictions, stats.Differences = n.evictions.Load(), n.differences.Load()
+	return stats
+}
+
 // Status is safe to keep; nobody modifies it.
 func (e *Engine) Status() Status {
 	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.status
+	status := e.status
+	e.mu.Unlock()
+	if e.config.distributed() {
+		e.describe(&status)
+	}
+	return status
 }
 
 // look reads the files and judges them when they are as they were at the look
@@ -195,26 +149,45 @@ func (e *Engine) judge(t *tree, problems Problems) {
 	if len(problems) == 0 {
 		e.log.Info("policy files are those in force again", "policy_revision", last.Revision)
 	}
+	e.refused(problems, last.Revision)
+}
+
+func (e *Engine) refused(problems Problems, inForce string) {
 	for _, p := range problems {
-		e.log.Error("policy refused", "problem", p.String(), "policy_revision", last.Revision)
+		e.log.Error("policy refused", "problem", p.String(), "policy_revision", inForce)
 	}
 }
 
 func (e *Engine) activate(s *Snapshot) {
+	last := e.current.Load()
+	s.warm(last)
 	e.current.Store(s)
 	e.mu.Lock()
-	e.status = Status{Revision: s.revision, Since: time.Now(), Tried: s.revision}
+	e.status = Status{Revision: s.revision, Since: time.Now(), Tried: s.revision, Warnings: s.warnings}
 	e.mu.Unlock()
+	e.notify()
+	e.log.Info("policy in force", "policy_revision", s.revision, "bundles", s.bundles, "call_gate", s.HasCall(), "decision_cache", describe(s.cache, s.uncached))
+	if last == nil || !slices.Equal(last.warnings, s.warnings) {
+		for _, w := range s.warnings {
+			e.log.Warn("policy warning", "problem", w.String(), "policy_revision", s.revision)
+		}
+	}
+}
+
+func (e *Engine) notify() {
 	select {
 	case e.changed <- struct{}{}:
 	default:
 	}
-	e.log.Info("policy in force", "policy_revision", s.revision, "call_gate", s.HasCall())
 }
 
-// Run watches the directory until ctx is done, and then returns nil. Without a
-// directory it only waits.
+// Run keeps to the newest policy until ctx is done, and then returns nil.
 func (e *Engine) Run(ctx context.Context) error {
+	var parts sync.WaitGroup
+	defer parts.Wait()
+	if e.plane != nil {
+		parts.Go(func() { e.distribute(ctx) })
+	}
 	if e.config.Dir != "" {
 		e.watch(ctx)
 	}

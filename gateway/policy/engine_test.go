@@ -32,9 +32,11 @@ func (m messages) Handle(_ context.Context, r slog.Record) error {
 func (m messages) expect(t *testing.T, parts ...string) {
 	t.Helper()
 	timeout := time.After(20 * time.Second)
+	var seen []string
 	for {
 		select {
 		case line := <-m:
+			seen = append(seen, line)
 			missing := false
 			for _, p := range parts {
 				missing = missing || !strings.Contains(line, p)
@@ -43,7 +45,7 @@ func (m messages) expect(t *testing.T, parts ...string) {
 				return
 			}
 		case <-timeout:
-			t.Fatalf("nothing was logged with %q", parts)
+			t.Fatalf("nothing was logged with %q, but\n%s", parts, strings.Join(seen, "\n"))
 		}
 	}
 }

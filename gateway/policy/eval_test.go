@@ -278,7 +278,8 @@ func TestCancelled(t *testing.T) {
 	defer context.AfterFunc(going, func() {})()
 	timer := time.AfterFunc(20*time.Millisecond, cancel)
 	defer timer.Stop()
-	decisions, unfinished := s.AllowEach(going, q.Subject, NewItems([]*Item{q.Item, q.Item}), q.Method, q.Request)
+	answers := s.AllowEach(going, q.Subject, NewItems([]*Item{q.Item, q.Item}), q.Method, q.Request)
+	decisions, unfinished := unpack(answers), answers.Unfinished
 	if unfinished != CodeCancelled {
 		t.Errorf("in between: unfinished for %q", unfinished)
 	}
@@ -291,13 +292,14 @@ func TestCancelled(t *testing.T) {
 
 // A list has one deadline for all of its items.
 func TestListDeadline(t *testing.T) {
-	s := load(t, slow, "", func(c *Config) { c.Deadline = 50 * time.Millisecond; c.ListDeadline = 200 * time.Millisecond })
+	s := load(t, slow, "", uncached, func(c *Config) { c.Deadline = 50 * time.Millisecond; c.ListDeadline = 200 * time.Millisecond })
 	var items []*Item
 	for range 50 {
 		items = append(items, item(t, alpha()))
 	}
 	start := time.Now()
-	decisions, unfinished := s.AllowEach(context.Background(), subject(t, `{"sub": "slow"}`), NewItems(items), "tools/call", Request{})
+	answers := s.AllowEach(context.Background(), subject(t, `{"sub": "slow"}`), NewItems(items), "tools/call", Request{})
+	decisions, unfinished := unpack(answers), answers.Unfinished
 	if unfinished != CodeTimeout {
 		t.Errorf("unfinished for %q", unfinished)
 	}
@@ -313,7 +315,7 @@ func TestListDeadline(t *testing.T) {
 
 // What was decided before the list's time was over stays as it was decided.
 func TestListDeadlineInBetween(t *testing.T) {
-	s := load(t, strings.ReplaceAll(slow, "claims.sub", "tool.owner"), "", func(c *Config) {
+	s := load(t, strings.ReplaceAll(slow, "claims.sub", "tool.owner"), "", uncached, func(c *Config) {
 		c.Deadline = 100 * time.Millisecond
 		c.ListDeadline = time.Second
 	})
@@ -327,7 +329,8 @@ func TestListDeadlineInBetween(t *testing.T) {
 		}
 		items = append(items, item(t, tool))
 	}
-	decisions, unfinished := s.AllowEach(context.Background(), subject(t, `{}`), NewItems(items), "tools/call", Request{})
+	answers := s.AllowEach(context.Background(), subject(t, `{}`), NewItems(items), "tools/call", Request{})
+	decisions, unfinished := unpack(answers), answers.Unfinished
 	if unfinished != CodeTimeout {
 		t.Errorf("unfinished for %q", unfinished)
 	}
@@ -377,7 +380,7 @@ func (poison) Hash() int      { return 1 }
 func (poison) IsGround() bool { return true }
 
 func TestPanic(t *testing.T) {
-	s := load(t, `allow if input.claims.sub == "x"`, "")
+	s := load(t, `allow if input.claims.sub == "x"`, "", uncached)
 	q := ask(t, `{}`, alpha())
 	q.Subject = &Subject{ast.ObjectTerm(ast.Item(ast.StringTerm("sub"), ast.NewTerm(poison{})))}
 	const want = "false policy_error: the evaluation panicked: runtime error: invalid memory address or nil pointer dereference"

@@ -65,7 +65,7 @@ func TestIndexChangesNothing(t *testing.T) {
 			}
 			tried++
 			s := e.Current()
-			s.memo = nil // each answer is to be evaluated
+			s.cache = nil // each answer is to be evaluated
 			indexed := s.program.indexed
 			for _, c := range claims {
 				q := ask(t, c, alpha())

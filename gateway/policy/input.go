@@ -47,6 +47,11 @@ type Question struct {
 	Request Request `json:"request"`
 }
 
+// complete reports whether it is a question that can be asked.
+func (q *Question) complete() bool {
+	return q.Method != "" && q.Subject != nil && q.Subject.claims != nil && q.Item != nil && q.Item.entry[1] != nil
+}
+
 // Kind is a kind of thing that questions are about. It is also the key of the
 // thing in the input, where no other kind's key is.
 type Kind string

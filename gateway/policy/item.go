@@ -183,7 +183,7 @@ func (r *Request) term() *ast.Term {
 // when the question is incomplete and when the arguments are no proper JSON
 // object.
 func (in *input) term(request *ast.Term) (*ast.Term, error) {
-	if in.Method == "" || in.Subject == nil || in.Subject.claims == nil || in.Item == nil || in.Item.entry[1] == nil {
+	if !in.complete() {
 		return nil, errIncomplete
 	}
 	o := make(object, 0, 5)

@@ -15,7 +15,8 @@ func TestListPlaces(t *testing.T) {
 	q := ask(t, `{}`, alpha())
 	expect := func(ctx context.Context, want, unfinished string) {
 		t.Helper()
-		decisions, code := s.AllowEach(ctx, q.Subject, NewItems([]*Item{q.Item, q.Item}), q.Method, q.Request)
+		answers := s.AllowEach(ctx, q.Subject, NewItems([]*Item{q.Item, q.Item}), q.Method, q.Request)
+		decisions, code := unpack(answers), answers.Unfinished
 		if code != unfinished {
 			t.Errorf("unfinished for %q, want %q", code, unfinished)
 		}
@@ -25,8 +26,8 @@ func TestListPlaces(t *testing.T) {
 			}
 		}
 	}
-	for range cap(s.lists) {
-		s.lists <- struct{}{}
+	for range cap(s.places) {
+		s.places <- struct{}{}
 	}
 	expect(context.Background(), "false policy_timeout: the policy did not answer before the deadline", CodeTimeout)
 	gone, cancel := context.WithCancel(context.Background())
@@ -36,10 +37,10 @@ func TestListPlaces(t *testing.T) {
 	if d := s.Allow(context.Background(), q); !d.Allowed {
 		t.Errorf("a single question: %s", show(d))
 	}
-	for range cap(s.lists) {
-		<-s.lists
+	for range cap(s.places) {
+		<-s.places
 	}
-	for range cap(s.lists) + 1 { // no place is lost
+	for range cap(s.places) + 1 { // no place is lost
 		expect(context.Background(), "true", "")
 	}
 }

@@ -39,6 +39,9 @@ func load(t testing.TB, rego, data string, configure ...func(*Config)) *Snapshot
 	return e.Current()
 }
 
+// uncached has every question evaluated, also those about things of one kind.
+func uncached(c *Config) { c.Cache.Off = true }
+
 func subject(t testing.TB, claims string) *Subject {
 	t.Helper()
 	s, err := NewSubject([]byte(claims))
@@ -103,14 +106,23 @@ func show(d Decision) string {
 	return strings.TrimSpace(fmt.Sprintf("%v %s", d.Allowed, d.Code))
 }
 
+// unpack takes the answers apart.
+func unpack(a *Answers) []Decision {
+	all := make([]Decision, a.Len())
+	for i := range all {
+		all[i] = a.At(i)
+	}
+	return all
+}
+
 // each is AllowEach about items that must all be judged.
 func each(t testing.TB, s *Snapshot, subject *Subject, items *Items) []Decision {
 	t.Helper()
-	decisions, unfinished := s.AllowEach(context.Background(), subject, items, "tools/call", Request{ID: "r1"})
-	if unfinished != "" {
-		t.Errorf("the list is not finished: %s", unfinished)
+	answers := s.AllowEach(context.Background(), subject, items, "tools/call", Request{ID: "r1"})
+	if answers.Unfinished != "" {
+		t.Errorf("the list is not finished: %s", answers.Unfinished)
 	}
-	return decisions
+	return unpack(answers)
 }
 
 // both asks Allow, and AllowEach about the item twice, and fails when the list
@@ -119,11 +131,11 @@ func both(t *testing.T, s *Snapshot, q Question) Decision {
 	t.Helper()
 	ctx := context.Background()
 	d := s.Allow(ctx, q)
-	list, unfinished := s.AllowEach(ctx, q.Subject, NewItems([]*Item{q.Item, q.Item}), q.Method, q.Request)
-	if unfinished != "" {
-		t.Errorf("the list is not finished: %s", unfinished)
+	list := s.AllowEach(ctx, q.Subject, NewItems([]*Item{q.Item, q.Item}), q.Method, q.Request)
+	if list.Unfinished != "" {
+		t.Errorf("the list is not finished: %s", list.Unfinished)
 	}
-	for i, e := range list {
+	for i, e := range unpack(list) {
 		if show(e) != show(d) {
 			t.Errorf("item %d in a list: %s, alone: %s", i, show(e), show(d))
 		}

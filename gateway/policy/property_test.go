@@ -124,7 +124,8 @@ func TestListIsCall(t *testing.T) {
 			}
 		}
 		request := Request{ID: "r", Route: "/mcp"}
-		list, unfinished := s.AllowEach(context.Background(), who, NewItems(items), "tools/call", request)
+		answers := s.AllowEach(context.Background(), who, NewItems(items), "tools/call", request)
+		list, unfinished := unpack(answers), answers.Unfinished
 		if unfinished != "" {
 			t.Fatalf("the list is not finished: %s", unfinished)
 		}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/open-policy-agent/opa/v1/ast"
+
+	"github.com/regogate/regogate/gateway/policy/reads"
 )
 
 // Snapshot is one revision of the policy, ready to answer. It is immutable and
@@ -18,22 +20,25 @@ import (
 // deadline has passed.
 type Snapshot struct {
 	revision     string
+	bundles      map[string]string
+	warnings     Problems
 	program      *program
 	deadline     time.Duration
 	listDeadline time.Duration
 
 	allow, allowEach, call, reasons, scopes query
 
-	// lists has a place for each list that is evaluated at a time, as many as
-	// there are processors. More at once would only all be slow together, and
+	// places has one for each evaluation of a list that runs at a time, as many
+	// as there are processors. More at once would only all be slow together, and
 	// then run into the deadline of each evaluation.
-	lists chan struct{}
+	places chan struct{}
 
 	// large has as many places for questions with large arguments, whose terms
 	// weigh thirty times what the client sent.
 	large chan struct{}
 
-	memo *memo // nil where allow is not repeatable
+	cache    *cache // of what allow answers; nil where that cannot be kept
+	uncached string // why it cannot
 }
 
 // Decision is the answer to one question. The zero value denies.
@@ -57,39 +62,52 @@ const (
 	CodeCancelled = "policy_cancelled" // the caller went away first
 )
 
-// chunk is how many items of a list are asked about in one evaluation. An item
-// that fails makes its own chunk slow and no other; above some dozens a larger
-// chunk is no faster.
-const chunk = 64
-
-// newSnapshot compiles the files and asks the policy for its own problems. The print calls of a policy go to log at debug
-// level; where nobody listens at that level they are compiled away.
-func newSnapshot(t *tree, cfg Config, log *slog.Logger) (s *Snapshot, problems Problems) {
+// newSnapshot compiles the policy and asks it for its own problems. The print
+// calls of a policy go to log at debug level; where nobody listens at that level
+// they are compiled away.
+func newSnapshot(from source, cfg Config, log *slog.Logger) (s *Snapshot, problems Problems) {
 	// A file that a parser or compiler trips over must not end the process.
 	defer func() {
 		if r := recover(); r != nil {
-			s, problems = nil, Problems{{File: t.prefix, Message: oneLine(fmt.Sprint("loading the policy panicked: ", r))}}
+			s, problems = nil, Problems{{File: from.from(), Message: oneLine(fmt.Sprint("loading the policy panicked: ", r))}}
 		}
 	}()
 	caps, err := capabilities(cfg.InsecureBuiltins)
 	if err != nil {
 		return nil, Problems{{Message: err.Error()}}
 	}
-	p, problems := compile(t, caps, log.Enabled(context.Background(), slog.LevelDebug))
+	c, problems := from.content()
+	if len(problems) > 0 {
+		// What is wrong with the modules is told at the same time.
+		if c != nil {
+			_, also := parseModules(c, caps)
+			problems = append(also, problems...)
+		}
+		return nil, problems
+	}
+	p, problems := compile(c, caps, log.Enabled(context.Background(), slog.LevelDebug))
 	if len(problems) > 0 {
 		return nil, problems
 	}
-	if problems := p.ownProblems(cfg.Deadline, t.prefix, log); len(problems) > 0 {
+	if problems := p.ownProblems(cfg.Deadline, c.origin, log); len(problems) > 0 {
 		return nil, problems
 	}
+	refused, warnings := examine(p.compiler, cfg.Check)
+	if len(refused) > 0 {
+		return nil, refused
+	}
 	s = &Snapshot{
-		revision: t.revision, program: p, deadline: cfg.Deadline, listDeadline: cfg.ListDeadline,
-		lists: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		large: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		revision: c.revision, bundles: c.bundles, warnings: append(c.warnings, warnings...), program: p,
+		deadline: cfg.Deadline, listDeadline: cfg.ListDeadline,
+		places: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		large:  make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
-	if repeatable(p.compiler, entry("allow")) {
-		s.memo = newMemo()
-	}
+	s.cache, s.uncached = newCache(reads.Of(p.compiler, entry("allow")), cfg.Cache, cfg.counters, log)
+	return s, s.prepare(c.origin, log)
+}
+
+// prepare compiles the queries.
+func (s *Snapshot) prepare(origin string, log *slog.Logger) Problems {
 	for _, q := range []struct {
 		query *query
 		text  string
@@ -102,15 +120,20 @@ func newSnapshot(t *tree, cfg Config, log *slog.Logger) (s *Snapshot, problems P
 		// would be asked with alone. Items without an answer are left out.
 		{&s.allowEach, "{i: answer | some i, item in input; answer = data.mcp.authz.allow with input as item}"},
 	} {
-		if *q.query, err = p.prepare(q.text, log); err != nil {
-			return nil, opaProblems(t.prefix, err)
+		var err error
+		if *q.query, err = s.program.prepare(q.text, log); err != nil {
+			return opaProblems(origin, err)
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // Revision names the policy and its data; equal revisions have equal files.
 func (s *Snapshot) Revision() string { return s.revision }
+
+// Bundles names the bundles that the policy is from, with the revision that each
+// says it has; of a directory it is the name policy, with Revision.
+func (s *Snapshot) Bundles() map[string]string { return s.bundles }
 
 // HasCall reports whether the policy has the call gate, that is, any rule that
 // could give data.mcp.authz.call a value, even one in a package of that name.
@@ -120,11 +143,28 @@ func (s *Snapshot) HasCall() bool { return s.program.hasCall }
 // Allow asks whether the principal may see and use the item. It never sees
 // arguments.
 func (s *Snapshot) Allow(ctx context.Context, q Question) Decision {
-	if s.memo.allows(&q) {
-		return Decision{Allowed: true}
+	// Of single answers only those that allow are kept, and only on things that
+	// are known: a thing that is hidden has to take as long as one that does not
+	// exist, and the names and URIs that clients can think of would never end.
+	if !s.cache.usable() || !q.complete() || !q.Item.known {
+		return s.decide(ctx, s.allow, &input{Question: q})
 	}
+	key := string(s.cache.thing(s.cache.asker(q.Method, q.Subject, &q.Request), q.Item))
+	kept, ok := s.cache.get(key)
+	if ok && kept == allowed {
+		s.cache.counters.hits.Add(1)
+		if !s.cache.due() {
+			return kept.decision()
+		}
+		d := s.decide(ctx, s.allow, &input{Question: q})
+		s.cache.compare(kept.decision(), d)
+		return d
+	}
+	s.cache.counters.misses.Add(1)
 	d := s.decide(ctx, s.allow, &input{Question: q})
-	s.memo.keepOne(&q, d)
+	if d.Allowed {
+		s.cache.keep(key, d)
+	}
 	return d
 }
 
@@ -160,64 +200,6 @@ func (s *Snapshot) room(ctx context.Context, arguments jsontext.Value) (leave fu
 	}
 }
 
-// AllowEach answers Allow for every item, in their order, and gives the same
-// answers. unfinished is "" when every item was judged, one that took longer than
-// a decision may and is denied for that included. Otherwise the time for the list
-// was over first, CodeTimeout, or the caller went away, CodeCancelled: the items
-// that were not judged by then are denied with that code, and the decisions say
-// nothing about the list as a whole.
-func (s *Snapshot) AllowEach(ctx context.Context, subject *Subject, items *Items, method string, request Request) (decisions []Decision, unfinished string) {
-	ctx, cancel := context.WithTimeout(ctx, s.listDeadline)
-	defer cancel()
-	decisions = make([]Decision, items.Len())
-	key := listKey{method, subject, items}
-	if s.memo.list(key, decisions) {
-		return decisions, ""
-	}
-	select {
-	case s.lists <- struct{}{}:
-		defer func() { <-s.lists }()
-	case <-ctx.Done():
-		for i := range decisions {
-			decisions[i] = failed(stopped(ctx.Err()))
-			unfinished = decisions[i].Code
-		}
-		return decisions, unfinished
-	}
-	if s.memo.list(key, decisions) { // whoever had the place before may have asked the same
-		return decisions, ""
-	}
-	in := input{Question: Question{Method: method, Subject: subject, Request: request}}
-	requestTerm := request.term()
-	for start := 0; start < len(decisions); start += chunk {
-		var b batch
-		for i := start; i < min(start+chunk, len(decisions)); i++ {
-			in.Item = items.items[i]
-			if t, err := in.term(requestTerm); err != nil {
-				decisions[i] = failed(err)
-			} else {
-				b.add(t, &decisions[i])
-			}
-		}
-		if code := s.decideBatch(ctx, &b); code != "" {
-			unfinished = code
-		}
-	}
-	s.memo.keepList(key, decisions)
-	return decisions, unfinished
-}
-
-// batch is inputs with the place of the decision on each.
-type batch struct {
-	inputs    []*ast.Term
-	decisions []*Decision
-}
-
-func (b *batch) add(input *ast.Term, d *Decision) {
-	b.inputs = append(b.inputs, input)
-	b.decisions = append(b.decisions, d)
-}
-
 // decide asks one query about one input.
 func (s *Snapshot) decide(ctx context.Context, q query, in *input) Decision {
 	t, err := in.term(in.Request.term())
@@ -233,28 +215,6 @@ func (s *Snapshot) decideTerm(ctx context.Context, q query, in *ast.Term) Decisi
 		return failed(err)
 	}
 	return decision(answer)
-}
-
-// decideBatch asks about all inputs at once, and where that fails, about one
-// after the other, so that each gets the answer that it would get alone. Where
-// ctx ends before the last of them has, it returns the code of the undecided.
-func (s *Snapshot) decideBatch(ctx context.Context, b *batch) (unfinished string) {
-	answer, err := s.program.eval(ctx, s.deadline, s.allowEach, ast.NewArray(b.inputs...))
-	if err == nil && answer != nil {
-		if answers, ok := answer.Value.(ast.Object); ok {
-			for i, d := range b.decisions {
-				*d = decision(answers.Get(ast.IntNumberTerm(i)))
-			}
-			return ""
-		}
-	}
-	for i, d := range b.decisions {
-		*d = s.decideTerm(ctx, s.allow, b.inputs[i])
-		if ctx.Err() != nil && (d.Code == CodeTimeout || d.Code == CodeCancelled) {
-			unfinished = d.Code
-		}
-	}
-	return unfinished
 }
 
 // decision judges an answer; nil is undefined.

@@ -2,9 +2,6 @@ package policy
 
 import (
 	"bytes"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -128,7 +125,7 @@ func (r *reader) followable(name string) bool {
 func (r *reader) wanted(name string) bool {
 	switch base := path.Base(name); path.Ext(base) {
 	case ".rego":
-		return !strings.HasSuffix(base, "_test.rego")
+		return isModule(base)
 	case ".json", ".yaml", ".yml":
 		if isDatum(base) {
 			return true
@@ -187,21 +184,6 @@ func reason(err error) string {
 		return pathErr.Err.Error()
 	}
 	return err.Error()
-}
-
-// revision names the content: the first 12 hex digits of a SHA-256 over names
-// and contents. Where the files are does not matter.
-func revision(files []file) string {
-	h := sha256.New()
-	part := func(b []byte) {
-		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(b))))
-		h.Write(b)
-	}
-	for _, f := range files {
-		part([]byte(f.name))
-		part(f.data)
-	}
-	return hex.EncodeToString(h.Sum(nil))[:12]
 }
 
 // lineAt is the number of the line that holds the byte at offset.

@@ -1,0 +1,102 @@
+package plane
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+)
+
+// Bounds of what a bundle holds.
+const (
+	expansion  = 4 // times the largest bundle: what all files may weigh
+	maxEntries = 10_000
+)
+
+// inspect looks a bundle through before OPA does, and fails for what is none, for
+// what would take too much memory, and for names that a careless reader could be
+// led astray by. It never holds more than a buffer.
+func inspect(ctx context.Context, body []byte, contentType string, limit int64) error {
+	if len(body) == 0 {
+		return errors.New("the answer is empty: want a bundle")
+	}
+	zipped, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("the answer is no bundle (Content-Type %q): want a gzipped tar archive; is this the bundle's URL, and is it open to this service?",
+			shorten(contentType))
+	}
+	bounded := &io.LimitedReader{R: zipped, N: limit + 1}
+	archive, entries := tar.NewReader(bounded), 0
+	for {
+		h, err := archive.Next()
+		if bounded.N == 0 {
+			return fmt.Errorf("the bundle unpacks to more than %d bytes, the most that is taken", limit)
+		}
+		if errors.Is(err, io.EOF) {
+			return drain(bounded, limit)
+		}
+		if err == nil {
+			err = sound(h)
+		}
+		if err != nil {
+			return broken(err)
+		}
+		if entries++; entries > maxEntries {
+			return fmt.Errorf("the bundle has more than %d entries, the most that are taken", maxEntries)
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+}
+
+// drain reads what follows the archive, with gzip's checksum at its end.
+func drain(rest *io.LimitedReader, limit int64) error {
+	if _, err := io.Copy(io.Discard, rest); err != nil {
+		return broken(err)
+	}
+	if rest.N == 0 {
+		return fmt.Errorf("the bundle unpacks to more than %d bytes, the most that is taken", limit)
+	}
+	return nil
+}
+
+func broken(err error) error {
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the bundle is cut off in the middle")
+	}
+	return fmt.Errorf("the bundle cannot be unpacked: %w", err)
+}
+
+// sound refuses what no bundle needs.
+func sound(h *tar.Header) error {
+	switch {
+	case h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir && h.Typeflag != tar.TypeXGlobalHeader:
+		return fmt.Errorf("%q is a link or a device: only files and directories are taken", shorten(h.Name))
+	case strings.Contains(h.Name, `\`), strings.ContainsRune(h.Name, 0):
+		return fmt.Errorf("%q is no clean name", shorten(h.Name))
+	}
+	// Bundles name their files from the root or from where they are, both of which
+	// mean the bundle itself.
+	if inside := strings.TrimPrefix(h.Name, "/"); strings.HasPrefix(inside, "/") || escapes(inside) {
+		return fmt.Errorf("%q leads out of the bundle", shorten(h.Name))
+	}
+	return nil
+}
+
+func escapes(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			return true
+		}
+	}
+	return path.IsAbs(name)
+}
+
+// shorten keeps what a server says from filling a log.
+func shorten(s string) string { return s[:min(len(s), 100)] }
