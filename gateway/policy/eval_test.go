@@ -150,7 +150,7 @@ scopes := {"s"}`, "")
 func TestCall(t *testing.T) {
 	s := load(t, `default allow := false
 allow if not input.arguments
-call if input.arguments.amount <= 500`, "")
+call if input.arguments.amount <= 500`, "", warned)
 	q := ask(t, `{}`, alpha())
 	if got := show(both(t, s, q)); got != "true" {
 		t.Errorf("allow: %s", got)

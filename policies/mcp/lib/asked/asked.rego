@@ -54,13 +54,15 @@ kinds contains "server" if type_name(input.server)
 # title: Thing
 # description: What is asked about; undefined unless there is exactly one thing.
 # scope: document
-thing := input.tool if kinds == {"tool"}
-
-thing := input.resource if kinds == {"resource"}
-
-thing := input.prompt if kinds == {"prompt"}
-
-thing := input.server if kinds == {"server"}
+thing := input.tool if {
+	kinds == {"tool"}
+} else := input.resource if {
+	kinds == {"resource"}
+} else := input.prompt if {
+	kinds == {"prompt"}
+} else := input.server if {
+	kinds == {"server"}
+}
 
 # METADATA
 # title: Effect

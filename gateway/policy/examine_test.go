@@ -1,0 +1,42 @@
+package policy
+
+import (
+	"testing"
+)
+
+// What allow must not read is refused with the place and the way there, or a
+// warning where the operator says so.
+func TestExamine(t *testing.T) {
+	const arguments = `allow reads input.arguments: allow never gets them: put the condition into call`
+	for _, c := range []struct{ name, rego, refused, warned string }{
+		{"well", `allow if input.tool.name == "a"
+call if { is_number(input.arguments.n); input.arguments.n < 5 }`, "", ""},
+		{"arguments", `allow if input.arguments.n == 5`, "authz.rego:3: " + arguments, ""},
+		{"behind rules", `allow if small
+small if input.arguments.n == 5`, "authz.rego:4: " + arguments +
+			"; the way there is data.mcp.authz.allow (authz.rego:3) > data.mcp.authz.small (authz.rego:4)", ""},
+		{"request", `allow if input.request.id == "1"`,
+			"authz.rego:3: allow reads input.request.id: it differs between a list and a call: decide on something else", ""},
+		{"everything", `allow if count(input) == 4`, "",
+			"authz.rego:3: allow may read input.arguments, since it looks at more of the input than can be followed: name what it needs, such as input.tool.attributes\n" +
+				"authz.rego:3: allow may read input.request.id, since it looks at more of the input than can be followed: name what it needs, such as input.tool.attributes"},
+		{"order", `allow := true
+call if input.arguments.n < 5`, "",
+			"authz.rego:4: input.arguments.n is compared by order without a look at its type, and Rego orders values of any types (null < 1000): add is_number(input.arguments.n) or is_string(input.arguments.n)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			config := Config{FS: files(c.rego, "")}
+			if got := Check(config).Error(); got != c.refused {
+				t.Errorf("refused %q\nwant    %q", got, c.refused)
+			}
+			config.Check = CheckWarn
+			e, err := New(config, discard())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := e.Status().Warnings.Error(), c.warned+c.refused; got != want {
+				t.Errorf("warned %q\nwant   %q", got, want)
+			}
+		})
+	}
+}
