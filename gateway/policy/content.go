@@ -23,7 +23,6 @@ type content struct {
 	data     ast.Object
 	revision string            // equal revisions have equal modules and data
 	bundles  map[string]string // names and revisions, as people know them
-	warnings Problems
 }
 
 // source is where content comes from. Reading it may trip over anything.

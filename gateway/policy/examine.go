@@ -27,8 +27,7 @@ type unaskedPath struct {
 // examine holds the compiled policy to what no compiler checks: what allow reads.
 // A read that is proven is refused, or a warning where the operator says so; one
 // that is only possible is a warning, as are the habits that Lint knows of.
-func examine(c *ast.Compiler, check string) (refused, warnings Problems) {
-	r := reads.Of(c, entry("allow"))
+func examine(c *ast.Compiler, r *reads.Reads, check string) (refused, warnings Problems) {
 	for _, u := range unasked() {
 		chain, proven, possible := r.Reaches(u.path...)
 		switch {

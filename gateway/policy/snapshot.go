@@ -37,8 +37,9 @@ type Snapshot struct {
 	// weigh thirty times what the client sent.
 	large chan struct{}
 
-	cache    *cache // of what allow answers; nil where that cannot be kept
-	uncached string // why it cannot
+	reads    *reads.Reads // of allow
+	cache    *cache       // of what allow answers; nil where that cannot be kept
+	uncached string       // why it cannot
 }
 
 // Decision is the answer to one question. The zero value denies.
@@ -92,17 +93,18 @@ func newSnapshot(from source, cfg Config, log *slog.Logger) (s *Snapshot, proble
 	if problems := p.ownProblems(cfg.Deadline, c.origin, log); len(problems) > 0 {
 		return nil, problems
 	}
-	refused, warnings := examine(p.compiler, cfg.Check)
+	read := reads.Of(p.compiler, entry("allow"))
+	refused, warnings := examine(p.compiler, read, cfg.Check)
 	if len(refused) > 0 {
 		return nil, refused
 	}
 	s = &Snapshot{
-		revision: c.revision, bundles: c.bundles, warnings: append(c.warnings, warnings...), program: p,
+		revision: c.revision, bundles: c.bundles, warnings: warnings, program: p, reads: read,
 		deadline: cfg.Deadline, listDeadline: cfg.ListDeadline,
 		places: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		large:  make(chan struct{}, runtime.GOMAXPROCS(0)),
 	}
-	s.cache, s.uncached = newCache(reads.Of(p.compiler, entry("allow")), cfg.Cache, cfg.counters, log)
+	s.cache, s.uncached = newCache(s.reads, cfg.Cache, cfg.counters, log)
 	return s, s.prepare(c.origin, log)
 }
 

@@ -18,17 +18,29 @@ const (
 	maxEntries = 10_000
 )
 
+// Inspect fails for what is no bundle, or one that no plane with the default bounds
+// takes.
+func Inspect(body []byte) error {
+	if len(body) > DefaultMaxBundle {
+		return tooLarge(DefaultMaxBundle)
+	}
+	return inspect(context.Background(), body, "", expansion*DefaultMaxBundle)
+}
+
 // inspect looks a bundle through before OPA does, and fails for what is none, for
 // what would take too much memory, and for names that a careless reader could be
 // led astray by. It never holds more than a buffer.
 func inspect(ctx context.Context, body []byte, contentType string, limit int64) error {
 	if len(body) == 0 {
-		return errors.New("the answer is empty: want a bundle")
+		return errors.New("is empty: want a bundle")
 	}
 	zipped, err := gzip.NewReader(bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("the answer is no bundle (Content-Type %q): want a gzipped tar archive; is this the bundle's URL, and is it open to this service?",
-			shorten(contentType))
+		if contentType != "" {
+			return fmt.Errorf("the answer is no bundle (Content-Type %q): want a gzipped tar archive; is this the bundle's URL, and is it open to this service?",
+				shorten(contentType))
+		}
+		return errors.New("is no bundle: want a gzipped tar archive")
 	}
 	bounded := &io.LimitedReader{R: zipped, N: limit + 1}
 	archive, entries := tar.NewReader(bounded), 0
