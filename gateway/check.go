@@ -27,6 +27,7 @@ import (
 // may have to download themselves first.
 const (
 	keysWait    = 10 * time.Second
+	bundlesWait = 10 * time.Second
 	serversWait = time.Minute
 )
 
@@ -62,7 +63,7 @@ func Check(ctx context.Context, path string, env func(string) (string, bool), ov
 	parts.Go(func() { survey = k.servers(ctx, o.Version) })
 	parts.Go(func() {
 		snapshot, files = k.registry(ctx, o)
-		files = append(files, k.policy(o)...)
+		files = append(files, k.policy(ctx, o)...)
 	})
 	parts.Wait()
 	positions.Locate(k.found)
@@ -177,13 +178,16 @@ func lines(text string) (list []strictyaml.Problem) {
 	return list
 }
 
-func (k *check) policy(o Options) (list []strictyaml.Problem) {
+// policy reads the policy, or waits for its bundles, wherever they come from.
+func (k *check) policy(ctx context.Context, o Options) (list []strictyaml.Problem) {
 	c := k.config.Policy
-	if !k.sound("policy.dir") || !k.sound("policy.insecure_builtins") || !k.file("policy.dir", c.Dir, "correct the path, or remove it to use the shipped policies") {
+	if !k.sound("policy") || !k.file("policy.dir", c.Dir, "correct the path, or remove it to use the shipped policies") {
 		return nil
 	}
 	c.FS = o.Policies
-	for _, p := range policy.Check(c) {
+	ctx, cancel := context.WithTimeout(ctx, bundlesWait)
+	defer cancel()
+	for _, p := range policy.Try(ctx, c) {
 		list = append(list, strictyaml.Problem{Message: p.String()})
 	}
 	return list

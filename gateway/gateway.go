@@ -98,7 +98,7 @@ func New(ctx context.Context, c Config, o Options) (*Gateway, error) {
 	if g.verifier, err = auth.New(c.Auth, o.Log); err != nil {
 		return nil, fmt.Errorf("set up authentication: %w", err)
 	}
-	c.Policy.FS = o.Policies
+	c.Policy.FS, c.Policy.Version = o.Policies, o.Version
 	if g.engine, err = policy.New(c.Policy, o.Log); err != nil {
 		return nil, fmt.Errorf("set up the policy engine: %w", err)
 	}

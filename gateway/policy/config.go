@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -143,16 +144,40 @@ func (c *Config) withDefaults() Config {
 
 // Check reads and compiles the policy as an Engine would, asks it for its own
 // problems, and returns what is wrong; nothing means that an Engine would use
-// it. It expects a valid configuration, and reaches no bundle server: of a policy
-// in bundles nothing is known.
+// it. It expects a valid configuration without bundles.
 func Check(c Config) Problems {
-	if c.distributed() {
-		return nil
-	}
 	t, problems := c.read()
 	if len(problems) > 0 {
 		return problems
 	}
 	_, problems = newSnapshot(t, c.withDefaults(), slog.New(slog.DiscardHandler))
 	return problems
+}
+
+// Try is Check for any configuration: where the policy comes in bundles, it
+// waits until these are in force or ctx is done, and says what was wrong then.
+func Try(ctx context.Context, c Config) Problems {
+	if !c.distributed() {
+		return Check(c)
+	}
+	e, err := New(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return Problems{{Message: err.Error()}}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); _ = e.Run(ctx) }()
+	for e.Current() == nil && ctx.Err() == nil {
+		select {
+		case <-e.Changed():
+		case <-ctx.Done():
+		}
+	}
+	status := e.Status()
+	cancel()
+	<-ended
+	if status.Revision != "" {
+		return nil
+	}
+	return status.Problems
 }
