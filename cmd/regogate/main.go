@@ -50,7 +50,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		cmd.Args = noArguments
 		root.AddCommand(cmd)
 	}
-	root.AddCommand(initCommand(), policyCommand(), opaCommand())
+	root.AddCommand(initCommand(), policyCommand(), bundleCommand(), opaCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(stderr, err)
 		return 1

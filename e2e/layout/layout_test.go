@@ -30,6 +30,8 @@ var mayImport = map[string][]string{
 	"gateway/auth":         {"gateway/mcp", "registry/strictyaml"},
 	"gateway/auth/mint":    {},
 	"gateway/policy":       {"gateway/mcp", "gateway/policy/plane", "gateway/policy/reads", "registry/strictyaml"},
+	"bundles":              {"gateway/policy", "gateway/policy/plane"},
+	"bundles/server":       {"bundles"},
 	"gateway/policy/plane": {},
 	"gateway/policy/reads": {},
 	"gateway/session":      {"registry", "registry/strictyaml"},
@@ -41,7 +43,7 @@ var mayImport = map[string][]string{
 }
 
 // opaMay lists who may import OPA.
-var opaMay = []string{"gateway/policy", "gateway/policy/plane", "gateway/policy/reads", "cmd/regogate", "bundles"}
+var opaMay = []string{"gateway/policy", "gateway/policy/plane", "gateway/policy/reads", "cmd/regogate", "bundles", "bundles/server"}
 
 type source struct {
 	pkg, path string

@@ -10,6 +10,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/open-policy-agent/opa/v1/ast"
 )
 
 // Limits of a policy directory. They are far above what people write, and keep
@@ -190,4 +192,42 @@ func reason(err error) string {
 func lineAt(data []byte, offset int64) int {
 	offset = min(max(offset, 0), int64(len(data)))
 	return 1 + bytes.Count(data[:offset], []byte("\n"))
+}
+
+// File is one module of a policy, by its slash-separated name below the
+// directory.
+type File struct {
+	Name string
+	Raw  []byte
+}
+
+// Files are what a gateway would read of a directory.
+type Files struct {
+	Modules  []File // sorted by name
+	Data     any    // an object, as encoding/json has it, with json.Number
+	Revision string // equal revisions have equal modules and data files
+}
+
+// ReadFiles reads a directory as an Engine does, which leaves out tests and what
+// begins with a dot. Modules are not parsed.
+func ReadFiles(dir string) (*Files, Problems) {
+	t, problems := readDir(dir)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	data, problems := readData(t)
+	if len(problems) > 0 {
+		return nil, problems
+	}
+	value, err := ast.JSON(data)
+	if err != nil {
+		return nil, Problems{{File: dir, Message: oneLine(err.Error())}}
+	}
+	f := &Files{Data: value, Revision: t.revision}
+	for _, file := range t.files {
+		if isModule(file.name) {
+			f.Modules = append(f.Modules, File{file.name, file.data})
+		}
+	}
+	return f, nil
 }

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/regogate/regogate/bundles"
+	"github.com/regogate/regogate/gateway/policy"
+)
+
+func bundleCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bundle",
+		Short: "Build, sign, verify, inspect and serve policy bundles",
+		Args:  noArguments,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(bundleBuildCommand(), bundleSignCommand(), bundleVerifyCommand(), bundleInspectCommand())
+	cmd.AddCommand(bundleServeCommands()...)
+	return cmd
+}
+
+// signing is the flags of what signs.
+type signing struct {
+	key, algorithm, id, scope string
+	expires                   time.Duration
+}
+
+func (s *signing) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.key, "signing-key", "", "private key: PEM, JWKS, or for HS* the file with the secret")
+	cmd.Flags().StringVar(&s.algorithm, "signing-alg", "", "signature algorithm: "+strings.Join(bundles.Algorithms(), ", ")+" (default: the JWKS's, or "+bundles.DefaultAlgorithm+")")
+	cmd.Flags().StringVar(&s.id, "key-id", "", "name of the key, which verifiers look it up by; chooses a key of a JWKS")
+	cmd.Flags().StringVar(&s.scope, "scope", "", "scope that verifiers must ask for")
+	cmd.Flags().DurationVar(&s.expires, "expires-in", 0, "how long the signature is good, such as 720h (default: for ever)")
+}
+
+// read returns nothing where no key is named.
+func (s *signing) read() (*bundles.Key, bundles.Claims, error) {
+	claims := bundles.Claims{Scope: s.scope}
+	if s.expires < 0 {
+		return nil, claims, fmt.Errorf("--expires-in: %v is negative", s.expires)
+	}
+	if s.expires > 0 {
+		claims.Expires = time.Now().Add(s.expires)
+	}
+	if s.key == "" {
+		if s.algorithm != "" || s.id != "" || s.scope != "" || s.expires != 0 {
+			return nil, claims, errors.New("--signing-key: name the key to sign with, or leave out what is said of it")
+		}
+		return nil, claims, nil
+	}
+	key, err := bundles.ReadSigningKey(s.key, s.algorithm, s.id)
+	if err != nil {
+		return nil, claims, fmt.Errorf("--signing-key: %w", err)
+	}
+	return key, claims, nil
+}
+
+func bundleBuildCommand() *cobra.Command {
+	var output string
+	var insecure []string
+	var sign signing
+	o := bundles.Options{}
+	cmd := &cobra.Command{
+		Use:   "build DIR",
+		Short: "Make a bundle of a policy directory",
+		Long: "Makes a bundle of the modules and data in a directory: the same files give the same bytes. It is\n" +
+			"refused where a gateway would refuse it; regogate policy check says more. Tests stay out.",
+		Example: "  regogate bundle build policies/ -o authz.tar.gz\n" +
+			"  regogate bundle build policies/ -o authz.tar.gz --revision v42 --signing-key key.pem --key-id prod",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := only(cmd, args, "directory")
+			if err != nil {
+				return err
+			}
+			if o.Key, o.Claims, err = sign.read(); err != nil {
+				return err
+			}
+			if problems := policy.Check(policy.Config{Dir: dir, InsecureBuiltins: insecure}); len(problems) > 0 {
+				return problems
+			}
+			b, err := bundles.Build(dir, o)
+			if err != nil {
+				return err
+			}
+			return put(cmd, output, b.Bytes, fmt.Sprintf("revision %s, roots %s", b.Revision, strings.Join(b.Roots, ", ")))
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "bundle.tar.gz", "file to write; - for standard output")
+	cmd.Flags().StringVar(&o.Revision, "revision", "", "revision (default: a digest of the content)")
+	cmd.Flags().StringSliceVar(&o.Roots, "root", nil, "roots that the bundle owns (default: mcp, and system/log where it has a mask)")
+	cmd.Flags().StringSliceVar(&insecure, "insecure-builtins", nil, "built-in functions that the gateway's insecure_builtins turns on")
+	sign.flags(cmd)
+	return cmd
+}
+
+func bundleSignCommand() *cobra.Command {
+	var output string
+	var sign signing
+	cmd := &cobra.Command{
+		Use:     "sign BUNDLE",
+		Short:   "Sign a bundle, in place of any signature that it has",
+		Example: "  regogate bundle sign authz.tar.gz --signing-key key.pem --key-id prod",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := only(cmd, args, "bundle")
+			if err != nil {
+				return err
+			}
+			key, claims, err := sign.read()
+			switch {
+			case err != nil:
+				return err
+			case key == nil:
+				return errors.New("--signing-key: name the key to sign with")
+			}
+			body, err := readFile(path)
+			if err != nil {
+				return err
+			}
+			signed, err := bundles.Sign(body, key, claims)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			if output == "" {
+				output = path
+			}
+			return put(cmd, output, signed, "signed with "+key.Algorithm)
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; - for standard output (default: the bundle itself)")
+	sign.flags(cmd)
+	return cmd
+}
+
+func bundleVerifyCommand() *cobra.Command {
+	var keyFile, algorithm, id, scope string
+	cmd := &cobra.Command{
+		Use:     "verify BUNDLE",
+		Short:   "Say whether a bundle is signed with a key, whole and unchanged",
+		Example: "  regogate bundle verify authz.tar.gz --verification-key public.pem --key-id prod",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := only(cmd, args, "bundle")
+			switch {
+			case err != nil:
+				return err
+			case keyFile == "":
+				return errors.New("--verification-key: name the key to verify with")
+			}
+			key, err := bundles.ReadVerificationKey(keyFile, algorithm, id)
+			if err != nil {
+				return fmt.Errorf("--verification-key: %w", err)
+			}
+			body, err := readFile(path)
+			if err != nil {
+				return err
+			}
+			info, err := bundles.Verify(body, []*bundles.Key{key}, scope, time.Now())
+			if err != nil {
+				return fmt.Errorf("%s: not verified: %w", path, err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: verified, revision %s\n", path, info.Revision)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&keyFile, "verification-key", "", "public key or certificate in PEM, a JWKS, or for HS* the file with the secret")
+	cmd.Flags().StringVar(&algorithm, "alg", "", "signature algorithm (default: the JWKS's, or "+bundles.DefaultAlgorithm+")")
+	cmd.Flags().StringVar(&id, "key-id", "", "name of the key; chooses a key of a JWKS")
+	cmd.Flags().StringVar(&scope, "scope", "", "scope that the signature must have")
+	return cmd
+}
+
+func bundleInspectCommand() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "inspect BUNDLE",
+		Short: "Say what is in a bundle; a signature is shown, not verified",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := only(cmd, args, "bundle")
+			if err != nil {
+				return err
+			}
+			body, err := readFile(path)
+			if err != nil {
+				return err
+			}
+			info, err := bundles.Inspect(body)
+			if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			if asJSON {
+				e := json.NewEncoder(cmd.OutOrStdout())
+				e.SetIndent("", "  ")
+				return e.Encode(info)
+			}
+			printInfo(cmd.OutOrStdout(), info)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	return cmd
+}
+
+func printInfo(out io.Writer, i *bundles.Info) {
+	row := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(out, "%-13s %s\n", name, value)
+		}
+	}
+	row("revision", i.Revision)
+	row("kind", i.Kind)
+	row("roots", strings.Join(i.Roots, ", "))
+	if i.RegoVersion != nil {
+		row("rego version", fmt.Sprint(*i.RegoVersion))
+	}
+	row("entry points", strings.Join(i.Entrypoints, ", "))
+	row("packages", strings.Join(i.Packages, ", "))
+	for _, s := range i.Signatures {
+		text := fmt.Sprintf("%s, %d files", s.Algorithm, s.Files)
+		if s.KeyID != "" {
+			text += ", key " + s.KeyID
+		}
+		if s.Scope != "" {
+			text += ", scope " + s.Scope
+		}
+		if !s.Expires.IsZero() {
+			text += ", until " + s.Expires.Format(time.RFC3339)
+		}
+		row("signature", text)
+	}
+	if len(i.Signatures) == 0 {
+		row("signature", "none")
+	}
+	row("size", fmt.Sprintf("%d bytes", i.Size))
+	for _, f := range i.Files {
+		fmt.Fprintf(out, "  %9d  %s\n", f.Size, f.Name)
+	}
+}
+
+// only returns the one argument that a command takes.
+func only(cmd *cobra.Command, args []string, what string) (string, error) {
+	if len(args) != 1 {
+		return "", fmt.Errorf("%s: name one %s: see %[1]s --help", cmd.CommandPath(), what)
+	}
+	return args[0], nil
+}
+
+// readFile bounds what it reads: a bundle is looked through in memory.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("the bundle cannot be read: %w", err)
+	}
+	defer f.Close()
+	const most = 1 << 30
+	body, err := io.ReadAll(io.LimitReader(f, most))
+	if err != nil {
+		return nil, fmt.Errorf("the bundle cannot be read: %w", err)
+	}
+	return body, nil
+}
+
+// put writes a file whole or not at all.
+func put(cmd *cobra.Command, path string, body []byte, what string) error {
+	if path == "-" {
+		_, err := cmd.OutOrStdout().Write(body)
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".bundle-*")
+	if err != nil {
+		return fmt.Errorf("the bundle cannot be written: %w", err)
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(body)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return fmt.Errorf("the bundle cannot be written: %w", err)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", path, what)
+	return nil
+}
