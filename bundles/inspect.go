@@ -45,7 +45,7 @@ type Signature struct {
 
 // Inspect reads a bundle, whoever made it. The signature is not verified.
 func Inspect(body []byte) (*Info, error) {
-	b, err := read(body, nil)
+	b, err := read(body, nil, time.Time{})
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func unpack(body []byte) (list []FileInfo, tokens []string) {
 		}
 		name := strings.TrimPrefix(h.Name, "/")
 		list = append(list, FileInfo{name, h.Size})
-		if name == bundle.SignaturesFile {
+		if name == "."+bundle.SignaturesFile {
 			var signed bundle.SignaturesConfig
 			if json.NewDecoder(archive).Decode(&signed) == nil {
 				tokens = signed.Signatures

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/bundle"
@@ -74,7 +75,7 @@ func readBundle(path string) (bundleFile, Problems) {
 	if err != nil {
 		return problem("%s", reason(err))
 	}
-	if err := plane.Inspect(body); err != nil {
+	if err := plane.Inspect(body, time.Time{}); err != nil {
 		return problem("%v", err)
 	}
 	b, err := bundle.NewReader(bytes.NewReader(body)).

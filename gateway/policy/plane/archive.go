@@ -5,11 +5,16 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"path"
 	"strings"
+	"time"
+
+	"github.com/open-policy-agent/opa/v1/bundle"
 )
 
 // Bounds of what a bundle holds.
@@ -19,18 +24,18 @@ const (
 )
 
 // Inspect fails for what is no bundle, or one that no plane with the default bounds
-// takes.
-func Inspect(body []byte) error {
+// takes. Where a time is given, a signature that has expired by then is one.
+func Inspect(body []byte, at time.Time) error {
 	if len(body) > DefaultMaxBundle {
 		return tooLarge(DefaultMaxBundle)
 	}
-	return inspect(context.Background(), body, "", expansion*DefaultMaxBundle)
+	return inspect(context.Background(), body, "", expansion*DefaultMaxBundle, at)
 }
 
 // inspect looks a bundle through before OPA does, and fails for what is none, for
 // what would take too much memory, and for names that a careless reader could be
 // led astray by. It never holds more than a buffer.
-func inspect(ctx context.Context, body []byte, contentType string, limit int64) error {
+func inspect(ctx context.Context, body []byte, contentType string, limit int64, at time.Time) error {
 	if len(body) == 0 {
 		return errors.New("is empty: want a bundle")
 	}
@@ -55,6 +60,9 @@ func inspect(ctx context.Context, body []byte, contentType string, limit int64) 
 		if err == nil {
 			err = sound(h)
 		}
+		if err == nil && path.Base(h.Name) == "."+bundle.SignaturesFile {
+			err = unexpired(archive, at)
+		}
 		if err != nil {
 			return broken(err)
 		}
@@ -65,6 +73,35 @@ func inspect(ctx context.Context, body []byte, contentType string, limit int64) 
 			return ctx.Err()
 		}
 	}
+}
+
+// maxSignatures bounds the file that holds them.
+const maxSignatures = 8 << 20
+
+// unexpired refuses signatures whose time is over, which OPA takes. Whether they
+// are anybody's is for OPA to verify.
+func unexpired(file io.Reader, at time.Time) error {
+	var signed bundle.SignaturesConfig
+	if at.IsZero() || json.NewDecoder(io.LimitReader(file, maxSignatures)).Decode(&signed) != nil {
+		return nil // OPA says what is wrong with them
+	}
+	for _, token := range signed.Signatures {
+		parts := strings.Split(token, ".")
+		if len(parts) != 3 {
+			continue
+		}
+		var claims struct {
+			Exp float64 `json:"exp"`
+		}
+		raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+		if err != nil || json.Unmarshal(raw, &claims) != nil || claims.Exp == 0 {
+			continue
+		}
+		if end := time.Unix(int64(claims.Exp), 0); !at.Before(end) {
+			return fmt.Errorf("the signature expired at %s: sign the bundle anew", end.UTC().Format(time.RFC3339))
+		}
+	}
+	return nil
 }
 
 // drain reads what follows the archive, with gzip's checksum at its end.
@@ -82,7 +119,7 @@ func broken(err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the bundle is cut off in the middle")
 	}
-	return fmt.Errorf("the bundle cannot be unpacked: %w", err)
+	return fmt.Errorf("the bundle cannot be taken: %w", err)
 }
 
 // sound refuses what no bundle needs.

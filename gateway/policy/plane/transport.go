@@ -86,7 +86,7 @@ func (g guarded) take(ctx context.Context, resp *http.Response) ([]byte, error) 
 	case err != nil:
 		return nil, fmt.Errorf("read the bundle: %w", err)
 	}
-	if err := inspect(ctx, body, resp.Header.Get("Content-Type"), expansion*g.limit); err != nil {
+	if err := inspect(ctx, body, resp.Header.Get("Content-Type"), expansion*g.limit, time.Now()); err != nil {
 		return nil, err
 	}
 	return body, nil
