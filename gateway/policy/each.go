@@ -3,15 +3,11 @@ package policy
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 )
-
-// chunk is how many items of a list are asked about in one evaluation. An item
-// that fails makes its own chunk slow and no other; above some dozens a larger
-// chunk is no faster.
-const chunk = 64
 
 // AllowEach answers Allow for every item, in their order, and gives the same
 // answers. Things that allow cannot tell apart are asked about once.
@@ -127,48 +123,44 @@ func unfinished(size int, err error) *Answers {
 	return answers
 }
 
-// judgeAll asks about all items, in chunks, in the caller's place and in those
-// that nobody else needs.
+// judgeAll asks about all items, in the caller's place and in those that nobody
+// else needs. An item that fails leaves the others their answers.
 func (s *Snapshot) judgeAll(ctx context.Context, q Question, items []*Item) (decisions []Decision, unfinished string) {
 	decisions = make([]Decision, len(items))
 	request := q.Request.term()
-	var chunks []batch
-	for start := 0; start < len(items); start += chunk {
-		var b batch
-		for i := start; i < min(start+chunk, len(items)); i++ {
-			q.Item = items[i]
-			in := input{Question: q}
-			if t, err := in.term(request); err != nil {
-				decisions[i] = failed(err)
-			} else {
-				b.inputs, b.decisions = append(b.inputs, t), append(b.decisions, &decisions[i])
-			}
-		}
-		chunks = append(chunks, b)
-	}
-	codes := make([]string, len(chunks))
-	var next sync.Mutex
-	taken := 0
-	work := func() {
+	var taken atomic.Int64
+	next := func() (*ast.Term, *Decision) {
 		for {
-			next.Lock()
-			n := taken
-			taken++
-			next.Unlock()
-			if n >= len(chunks) {
-				return
+			n := int(taken.Add(1)) - 1
+			if n >= len(items) {
+				return nil, nil
 			}
-			codes[n] = s.decideBatch(ctx, &chunks[n])
+			in := input{Question: q}
+			in.Item = items[n]
+			t, err := in.term(request)
+			if err == nil {
+				return t, &decisions[n]
+			}
+			decisions[n] = failed(err)
 		}
 	}
-	s.share(len(chunks)-1, work)
-	for _, code := range codes {
-		if code != "" {
-			return decisions, code
+	s.share(len(items)/alone, func() {
+		a := s.askers.Get().(*asker)
+		defer s.askers.Put(a)
+		s.ask(ctx, a, next)
+	})
+	if err := ctx.Err(); err != nil {
+		for _, d := range decisions {
+			if d.Code == CodeTimeout || d.Code == CodeCancelled {
+				return decisions, d.Code
+			}
 		}
 	}
 	return decisions, ""
 }
+
+// alone is how many items are asked about faster than somebody else could help.
+const alone = 16
 
 // share does the work here, and in up to more places that are free, until all of
 // it is done.
@@ -188,37 +180,6 @@ func (s *Snapshot) share(more int, work func()) {
 		break
 	}
 	work()
-}
-
-// batch is inputs with the place of the decision on each.
-type batch struct {
-	inputs    []*ast.Term
-	decisions []*Decision
-}
-
-// decideBatch asks about all inputs at once, and where that fails, about one
-// after the other, so that each gets the answer that it would get alone. Where
-// ctx ends before the last of them has, it returns the code of the undecided.
-func (s *Snapshot) decideBatch(ctx context.Context, b *batch) (unfinished string) {
-	if len(b.inputs) == 0 {
-		return ""
-	}
-	answer, err := s.program.eval(ctx, s.deadline, s.allowEach, ast.NewArray(b.inputs...))
-	if err == nil && answer != nil {
-		if answers, ok := answer.Value.(ast.Object); ok {
-			for i, d := range b.decisions {
-				*d = decision(answers.Get(ast.IntNumberTerm(i)))
-			}
-			return ""
-		}
-	}
-	for i, d := range b.decisions {
-		*d = s.decideTerm(ctx, s.allow, b.inputs[i])
-		if ctx.Err() != nil && (d.Code == CodeTimeout || d.Code == CodeCancelled) {
-			unfinished = d.Code
-		}
-	}
-	return unfinished
 }
 
 // warming is how long a new policy is held back for answering the lists that were

@@ -88,7 +88,7 @@ func TestListWithFailingItem(t *testing.T) {
 	s := load(t, `allow if { input.tool.server == "alpha"; to_number(input.tool.owner) == 1 }`, "")
 	var items []*Item
 	var want []string
-	for i := range 3*chunk + 5 {
+	for i := range 3*manyItems + 5 {
 		tool, answer := alpha(), "true"
 		switch tool.Owner = "1"; {
 		case i%50 == 7:
@@ -320,9 +320,9 @@ func TestListDeadlineInBetween(t *testing.T) {
 		c.ListDeadline = time.Second
 	})
 	var items []*Item
-	for i := range 4 * chunk {
+	for i := range 4 * manyItems {
 		tool := alpha()
-		if i >= chunk {
+		if i >= manyItems {
 			tool.Owner = "slow"
 		} else {
 			tool.Owner = "quick"
@@ -336,7 +336,7 @@ func TestListDeadlineInBetween(t *testing.T) {
 	}
 	for i, d := range decisions {
 		want := "true"
-		if i >= chunk {
+		if i >= manyItems {
 			want = "false policy_timeout: the policy did not answer before the deadline"
 		}
 		if show(d) != want {
@@ -355,7 +355,7 @@ allow if {
 	i * j == -1
 }`, "", func(c *Config) { c.Deadline = 100 * time.Millisecond })
 	var items []*Item
-	for i := range 2*chunk + 10 {
+	for i := range 2*manyItems + 10 {
 		tool := alpha()
 		if i == 3 {
 			tool.Name = "slow"
@@ -395,5 +395,48 @@ func TestPanic(t *testing.T) {
 func TestFailureKinds(t *testing.T) {
 	if d := failed(errors.New("x")); d.Allowed || d.Code != CodeError {
 		t.Errorf("got %s", show(d))
+	}
+}
+
+// What is worked out once for a list is what each thing would be told alone, also
+// where a rule fails for one of them, where `with` replaces something, and where a
+// function is called with something of the thing.
+func TestSharedInLists(t *testing.T) {
+	for name, rego := range map[string]string{
+		"claims alone": `allow if "read" in scopes
+scopes contains s if some s in split(input.claims.scope, " ")`,
+		"a failure of one": `allow if not bad
+bad if to_number(input.tool.owner) > 1
+also if bad`,
+		"a failure of all": `allow if { input.tool.owner == "1"; not blocked }
+allow if input.tool.owner == "x"
+blocked if to_number(input.claims.sub) > 1`,
+		"with": `allow if { mine with input.claims.sub as input.tool.owner }
+allow if { mine; input.tool.owner == "x" }
+mine if input.claims.sub == "1"`,
+		"a function of the thing": `allow if f(input.tool.owner) == input.claims.n
+f(x) := count(x)`,
+		"a function of the claims": `allow if { f(input.claims.n) == 1; input.tool.owner == g(input.claims.n) }
+f(x) := x
+g(x) := "1" if x == 1`,
+		"a part": `allow if table[input.tool.owner] == "1"
+table[k] := input.claims.sub if some k in ["1", "x"]`,
+	} {
+		s := load(t, rego, "", uncached)
+		for _, claims := range []string{`{"sub": "1", "scope": "read", "n": 1}`, `{"sub": "agent", "n": 1}`, `{"n": 2}`} {
+			var items []*Item
+			for _, owner := range []string{"1", "x", "22", "1", ""} {
+				tool := alpha()
+				tool.Owner = owner
+				items = append(items, item(t, tool))
+			}
+			who := subject(t, claims)
+			for i, d := range each(t, s, who, NewItems(items)) {
+				alone := s.Allow(context.Background(), Question{Method: "tools/call", Subject: who, Item: items[i], Request: Request{ID: "r1"}})
+				if show(d) != show(alone) {
+					t.Errorf("%s, %s: item %d: %s in the list, %s alone", name, claims, i, show(d), show(alone))
+				}
+			}
+		}
 	}
 }

@@ -39,6 +39,9 @@ func load(t testing.TB, rego, data string, configure ...func(*Config)) *Snapshot
 	return e.Current()
 }
 
+// manyItems is enough of a list for more than one to ask about it at a time.
+const manyItems = 4 * alone
+
 // warned has a policy in force that reads what it should not.
 func warned(c *Config) { c.Check = CheckWarn }
 

@@ -119,7 +119,7 @@ func TestListIsCall(t *testing.T) {
 		}
 		items := rapid.SliceOfN(rapid.Custom(randomItem), 0, 12).Draw(t, "items")
 		if len(items) > 0 && rapid.Bool().Draw(t, "long") {
-			for len(items) <= chunk {
+			for len(items) <= manyItems {
 				items = append(items, items...)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -26,7 +27,11 @@ type Snapshot struct {
 	deadline     time.Duration
 	listDeadline time.Duration
 
-	allow, allowEach, call, reasons, scopes query
+	allow, call, reasons, scopes query
+
+	askers sync.Pool // of *asker
+	spans  *spans
+	spanOf []span
 
 	// places has one for each evaluation of a list that runs at a time, as many
 	// as there are processors. More at once would only all be slow together, and
@@ -118,14 +123,24 @@ func (s *Snapshot) prepare(origin string, log *slog.Logger) Problems {
 		{&s.call, "data.mcp.authz.call"},
 		{&s.reasons, "data.mcp.authz.reasons"},
 		{&s.scopes, "data.mcp.authz.scopes"},
-		// Each element of the array is a whole input, the very one that allow
-		// would be asked with alone. Items without an answer are left out.
-		{&s.allowEach, "{i: answer | some i, item in input; answer = data.mcp.authz.allow with input as item}"},
 	} {
 		var err error
 		if *q.query, err = s.program.prepare(q.text, log); err != nil {
 			return opaProblems(origin, err)
 		}
+	}
+	s.spans, s.spanOf = planSpans(s.program.compiler, s.reads)
+	first, err := s.newAsker(log)
+	if err != nil {
+		return opaProblems(origin, err)
+	}
+	s.askers.Put(first)
+	s.askers.New = func() any {
+		a, err := s.newAsker(log)
+		if err != nil {
+			panic(err) // the same query has compiled before
+		}
+		return a
 	}
 	return nil
 }

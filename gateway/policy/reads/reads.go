@@ -69,6 +69,8 @@ type Reads struct {
 	// Builtins are the built-in functions that are reached, sorted.
 	Builtins []string
 
+	rules []ast.Ref
+
 	all  []read // in the order in which they were found
 	keys []read // what keys are made of: none lies below another
 }
@@ -85,6 +87,9 @@ func (r *Reads) Input() []string {
 	}
 	return names
 }
+
+// Rules are the ground paths of the rules that can take part, each once.
+func (r *Reads) Rules() []ast.Ref { return slices.Clone(r.rules) }
 
 // Reaches reports whether the entry reads the place or something below it:
 // proven where a reference names it, possible where one reads more around it,

@@ -136,6 +136,9 @@ func (w *walker) enter(rule *ast.Rule, d demand, args []ast.Ref, from *visit, li
 		return
 	}
 	w.seen[key] = true
+	if path := rule.Ref().GroundPrefix(); !slices.ContainsFunc(w.out.rules, func(r ast.Ref) bool { return r.Equal(path) }) {
+		w.out.rules = append(w.out.rules, path)
+	}
 	for r := rule; r != nil; r = r.Else {
 		if r != rule && w.faults.noElse {
 			return
