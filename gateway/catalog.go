@@ -49,12 +49,12 @@ func (s *site) subject() policy.Name { return policy.Name{Kind: policy.KindServe
 
 // newCatalog joins what the backends offer with what the registry says. What
 // did not change is taken over from old, which may be nil.
-func newCatalog(old *catalog, state *upstream.State, snap *registry.Snapshot, log *slog.Logger) *catalog {
+func newCatalog(config *Config, old *catalog, state *upstream.State, snap *registry.Snapshot, log *slog.Logger) *catalog {
 	c := &catalog{registry: snap.Revision(), servers: map[string]shelf{}}
 	var all [listings][]*offer
 	var sites []*site
 	for _, server := range state.Servers {
-		j := joiner{server: server.Name, old: old.shelf(server.Name), snap: snap, facts: serverFacts(snap, server.Name), log: log}
+		j := joiner{config: config, server: server.Name, old: old.shelf(server.Name), snap: snap, facts: serverFacts(snap, server.Name), log: log}
 		s := j.site(server)
 		sites = append(sites, s)
 		var own [listings][]*offer
@@ -135,6 +135,7 @@ func (c *catalog) shelf(server string) shelf {
 
 // joiner joins what one server offers with what the registry says.
 type joiner struct {
+	config *Config
 	server string
 	old    shelf
 	snap   *registry.Snapshot
@@ -181,7 +182,7 @@ func (j *joiner) join(list listing, defs []upstream.Definition) []*offer {
 func (j *joiner) prepare(list listing, def upstream.Definition, entry *registry.Tool) (*offer, error) {
 	switch list {
 	case toolList:
-		return prepareTool(j.server, def, entry)
+		return prepareTool(j.config, j.server, def, entry, j.log)
 	case promptList:
 		return preparePrompt(j.server, def, j.facts)
 	}

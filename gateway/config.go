@@ -43,7 +43,11 @@ type Config struct {
 	DecisionLog DecisionLog       `yaml:"decision_log"`
 	Log         Log               `yaml:"log"`
 
-	PageSize     int  `yaml:"page_size"`     // tools on one page of a list
+	PageSize int `yaml:"page_size"` // tools on one page of a list
+	// ShowCallConditions has listed tools say in their _meta whether a policy looks
+	// at the arguments of each call.
+	ShowCallConditions bool `yaml:"show_call_conditions"`
+
 	ServerTiming bool `yaml:"server_timing"` // stages of a successful call in its Server-Timing header
 }
 
@@ -53,6 +57,10 @@ type Server struct {
 	// Audience is whom a token must be meant for on /mcp/NAME; the issuer's
 	// list where it is empty.
 	Audience []string `yaml:"audience"`
+	// ValidateArguments holds the arguments of calls against the schemas of the
+	// server's tools; Validate says otherwise for single tools.
+	ValidateArguments bool            `yaml:"validate_arguments"`
+	Validate          map[string]bool `yaml:"validate"`
 }
 
 // Limits bounds what one client can take.

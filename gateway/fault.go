@@ -46,6 +46,7 @@ const (
 	codeUnknown        = "unknown_" // and the kind of thing
 	codeScope          = "insufficient_scope"
 	codeDenied         = "denied"
+	codeArguments      = "invalid_arguments"
 	codeGone           = "client_gone"
 	codeInternal       = "internal"
 )

@@ -239,7 +239,7 @@ func (g *Gateway) refresh(ctx context.Context) error {
 	var snap *registry.Snapshot
 	for n := 1; ; n++ {
 		if s, r := g.pool.Current(), g.keeper.Current(); s != state || r != snap {
-			g.catalog.Store(newCatalog(g.catalog.Load(), s, r, g.log))
+			g.catalog.Store(newCatalog(&g.config, g.catalog.Load(), s, r, g.log))
 			state, snap = s, r
 		}
 		if n == 1 {

@@ -35,7 +35,7 @@ func (x *exchange) answerList(list listing) *fault {
 	}
 	items := seen.joined
 	if len(page) < len(seen.offers) {
-		items = func() []byte { return join(page, x.server) }
+		items = func() []byte { return join(page, x.server, seen.mark) }
 	}
 	x.reply(x.listBody(list, items(), next))
 	return nil
@@ -49,7 +49,7 @@ func (x *exchange) see(now pinned, list listing) (*visible, *fault) {
 	if f != nil {
 		return nil, f
 	}
-	return view.visible(answers), nil
+	return view.visible(answers, x.g.config.mark(list, now)), nil
 }
 
 // seeEach asks the policy about every item of a list, and records that as one

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"errors"
+	"log/slog"
 	"reflect"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/regogate/regogate/gateway/arguments"
 	"github.com/regogate/regogate/gateway/mcp"
 	"github.com/regogate/regogate/gateway/policy"
 	"github.com/regogate/regogate/gateway/upstream"
@@ -48,22 +50,47 @@ type offer struct {
 	exposed string // on the aggregate route: server__name; URIs are what they are
 
 	item       *policy.Item
-	aggregate  jsontext.Value    // definition under the exposed name
-	own        jsontext.Value    // definition under the backend's own name
-	digest     [sha256.Size]byte // of server, name and definition
-	mirrored   mcp.ParamHeaders  // arguments of a tool that the modern era repeats in headers
+	aggregate  [marks]jsontext.Value // definition under the exposed name
+	own        [marks]jsontext.Value // definition under the backend's own name
+	digest     [sha256.Size]byte     // of server, name and definition
+	mirrored   mcp.ParamHeaders      // arguments of a tool that the modern era repeats in headers
+	schema     *arguments.Schema     // that a tool's arguments must fit; nil where they are not looked at
 	definition upstream.Definition
 
 	entry *registry.Tool // of a tool; nil when it is not registered
 	facts policy.Facts   // of anything else: what the registry says of its server
 }
 
-// bytes is the definition as the route shows it.
-func (o *offer) bytes(server string) []byte {
-	if server == "" {
-		return o.aggregate
+// mark is what a listed tool says of itself in our name.
+type mark uint8
+
+const (
+	unmarked      mark = iota // nothing
+	unconditional             // no policy looks at the arguments of a call
+	conditional               // one does
+	marks                     // how many there are
+)
+
+// metaCondition is the name of that in _meta.
+const metaCondition = "io.github.regogate/call_condition"
+
+// mark is the one that tools have under a policy.
+func (c *Config) mark(list listing, now pinned) mark {
+	switch {
+	case !c.ShowCallConditions || list != toolList:
+		return unmarked
+	case now.policy.HasCall():
+		return conditional
 	}
-	return o.own
+	return unconditional
+}
+
+// bytes is the definition as the route shows it. Only tools are ever marked.
+func (o *offer) bytes(server string, m mark) []byte {
+	if server == "" {
+		return o.aggregate[m]
+	}
+	return o.own[m]
 }
 
 // subject names what a record is about.
@@ -75,7 +102,7 @@ var errName = errors.New(registry.ToolRule)
 
 // prepareTool fails for a definition that breaks a rule of the protocol which a
 // client or the policy relies on.
-func prepareTool(server string, def upstream.Definition, entry *registry.Tool) (*offer, error) {
+func prepareTool(c *Config, server string, def upstream.Definition, entry *registry.Tool, log *slog.Logger) (*offer, error) {
 	exposed, ok := registry.Exposed(server, def.Name)
 	if !ok {
 		return nil, errName
@@ -89,10 +116,14 @@ func prepareTool(server string, def upstream.Definition, entry *registry.Tool) (
 	if err != nil {
 		return nil, err
 	}
-	if o.mirrored, err = mcp.ReadParamHeaders(mcp.Get(members, "inputSchema")); err != nil {
+	input := mcp.Get(members, "inputSchema")
+	if o.mirrored, err = mcp.ReadParamHeaders(input); err != nil {
 		return nil, err
 	}
-	return o, o.encode()
+	if o.schema, err = c.schemaOf(server, def.Name, input); err != nil {
+		log.Warn("the arguments of a tool are not validated: its inputSchema cannot be used", keyServer, server, keyName, def.Name, keyError, err)
+	}
+	return o, o.encode(c.ShowCallConditions)
 }
 
 func preparePrompt(server string, def upstream.Definition, facts policy.Facts) (*offer, error) {
@@ -107,7 +138,7 @@ func preparePrompt(server string, def upstream.Definition, facts policy.Facts) (
 		return nil, err
 	}
 	o := &offer{list: promptList, server: server, name: def.Name, exposed: exposed, item: item, definition: def, facts: facts}
-	return o, o.encode()
+	return o, o.encode(false)
 }
 
 func prepareResource(list listing, server string, def upstream.Definition, facts policy.Facts) (*offer, error) {
@@ -122,23 +153,36 @@ func prepareResource(list listing, server string, def upstream.Definition, facts
 		return nil, err
 	}
 	o := &offer{list: list, server: server, name: def.Name, exposed: def.Name, item: item, definition: def, facts: facts}
-	return o, o.encode()
+	return o, o.encode(false)
 }
 
 func said(def upstream.Definition) policy.Definition {
 	return policy.Definition{SHA256: def.SHA256, Annotations: def.Annotations}
 }
 
-// encode fills in the bytes under both names and the digest.
-func (o *offer) encode() error {
-	o.own, o.aggregate = o.definition.Raw, o.definition.Raw
+// encode fills in the bytes under both names, with the marks where they are
+// wanted, and the digest.
+func (o *offer) encode(marked bool) (err error) {
+	own, aggregate := jsontext.Value(o.definition.Raw), jsontext.Value(o.definition.Raw)
 	if o.exposed != o.name {
-		var err error
-		if o.aggregate, err = mcp.Edit(o.own, mcp.Set{Name: "name", Value: mcp.String(o.exposed)}); err != nil {
+		if aggregate, err = mcp.Edit(own, mcp.Set{Name: "name", Value: mcp.String(o.exposed)}); err != nil {
 			return err
 		}
 	}
-	o.digest = sha256.Sum256(append([]byte(o.server), o.aggregate...))
+	o.own[unmarked], o.aggregate[unmarked] = own, aggregate
+	o.digest = sha256.Sum256(append([]byte(o.server), aggregate...))
+	for m, value := range map[mark]string{unconditional: "false", conditional: "true"} {
+		if !marked {
+			break
+		}
+		set := mcp.Set{Name: metaCondition, Value: jsontext.Value(value)}
+		if o.own[m], err = mcp.EditMeta(own, set); err != nil {
+			return err
+		}
+		if o.aggregate[m], err = mcp.EditMeta(aggregate, set); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -33,7 +33,7 @@ allow if {
 
 default call := false
 
-call if count([k | some k in _keys; k in data.mcp.forbidden]) == 0
+call if count([k | some k in _keys | _said; k in data.mcp.forbidden]) == 0
 
 reasons contains "by_key"
 
@@ -53,11 +53,11 @@ _names contains sprintf("%s:%s", [input.resource.server, input.resource.uri])
 
 _keys contains input.method
 
-_keys contains input.arguments.message
+_said contains input.arguments.message
 
-_keys contains input.arguments.topic
+_said contains input.arguments.topic
 
-_keys contains input.arguments.argument.value
+_said contains input.arguments.argument.value
 
 _keys contains name if some name in _names
 

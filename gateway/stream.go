@@ -155,7 +155,7 @@ func (x *exchange) prints(wanted [listings]bool) (p prints) {
 			continue
 		}
 		if seen, f := x.see(now, list); f == nil {
-			p[list] = now.catalog.shelf(x.server).print(list, seen.offers)
+			p[list] = now.catalog.shelf(x.server).print(list, seen)
 		}
 	}
 	x.hand() // a stream is long: its records must neither wait for its end nor pile up
@@ -166,9 +166,9 @@ func (x *exchange) prints(wanted [listings]bool) (p prints) {
 // may have the same list as before, with something else behind it: those who
 // see all that it has are told of that as they would be without a gateway, and
 // nobody learns anything of what is hidden.
-func (s shelf) print(list listing, visible []*offer) print {
+func (s shelf) print(list listing, seen *visible) print {
 	p := print{known: true}
-	if len(visible) == 0 {
+	if len(seen.offers) == 0 {
 		return p
 	}
 	h := sha256.New()
@@ -176,7 +176,8 @@ func (s shelf) print(list listing, visible []*offer) print {
 	for _, o := range s.lists[list].offers {
 		hidden[o.server]++
 	}
-	for _, o := range visible {
+	h.Write([]byte{byte(seen.mark)})
+	for _, o := range seen.offers {
 		h.Write(o.digest[:])
 		hidden[o.server]--
 	}

@@ -51,6 +51,9 @@ func (x *exchange) use(u *use) *fault {
 	if !ok {
 		return u.unknown
 	}
+	if answered, f := x.unfit(t, u); answered || f != nil {
+		return f
+	}
 	if u.asked {
 		if f := x.permitted(now, x.question(u.method, t), t.name, u.arguments); f != nil {
 			return f

@@ -16,6 +16,7 @@ const maxVisible = 32
 // It is put together once and then shared: nobody modifies it.
 type visible struct {
 	offers []*offer
+	mark   mark
 	joined func() []byte // all definitions, as they stand in a list
 }
 
@@ -31,11 +32,11 @@ func newVisibleSets() visibleSets {
 }
 
 // visible returns what the answers allow of the view.
-func (v view) visible(answers *policy.Answers) *visible {
+func (v view) visible(answers *policy.Answers, m mark) *visible {
 	if answers.Len() == 0 {
 		return &visible{joined: func() []byte { return nil }}
 	}
-	set := answers.Set()
+	set := string(rune(m)) + answers.Set()
 	if known, ok := v.sets.kept.Get(set); ok {
 		return known
 	}
@@ -48,7 +49,7 @@ func (v view) visible(answers *policy.Answers) *visible {
 	if v.route == "" {
 		offers = firsts(offers)
 	}
-	found := &visible{offers: offers, joined: sync.OnceValue(func() []byte { return join(offers, v.route) })}
+	found := &visible{offers: offers, mark: m, joined: sync.OnceValue(func() []byte { return join(offers, v.route, m) })}
 	v.sets.kept.Add(set, found)
 	return found
 }
@@ -68,17 +69,17 @@ func firsts(offers []*offer) []*offer {
 }
 
 // join puts definitions together that were encoded when they were discovered.
-func join(offers []*offer, route string) []byte {
+func join(offers []*offer, route string, m mark) []byte {
 	size := len(offers)
 	for _, o := range offers {
-		size += len(o.bytes(route))
+		size += len(o.bytes(route, m))
 	}
 	out := make([]byte, 0, size)
 	for i, o := range offers {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = append(out, o.bytes(route)...)
+		out = append(out, o.bytes(route, m)...)
 	}
 	return out
 }

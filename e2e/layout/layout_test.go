@@ -36,14 +36,15 @@ var mayImport = map[string][]string{
 	"gateway/policy/reads": {},
 	"gateway/session":      {"registry", "registry/strictyaml"},
 	"gateway/upstream":     {"gateway/mcp", "registry", "registry/strictyaml"},
-	"gateway":              {"gateway/mcp", "gateway/auth", "gateway/policy", "gateway/session", "gateway/stream", "gateway/upstream", "registry", "registry/strictyaml"},
+	"gateway/arguments":    {},
+	"gateway":              {"gateway/arguments", "gateway/mcp", "gateway/auth", "gateway/policy", "gateway/session", "gateway/stream", "gateway/upstream", "registry", "registry/strictyaml"},
 	"e2e/world":            {"gateway", "gateway/mcp", "gateway/auth", "gateway/auth/mint", "gateway/policy", "gateway/session", "gateway/upstream", "registry", "registry/strictyaml", "registry/catalogue", "policies"},
 	"cmd/regogate/draft":   {"e2e/world", "gateway", "gateway/auth/mint", "gateway/mcp", "gateway/policy", "gateway/session", "gateway/upstream", "policies", "registry", "registry/catalogue", "registry/strictyaml"},
 	"cmd/regogate":         {"*"},
 }
 
 // opaMay lists who may import OPA.
-var opaMay = []string{"gateway/policy", "gateway/policy/plane", "gateway/policy/reads", "cmd/regogate", "bundles", "bundles/server"}
+var opaMay = []string{"gateway/policy", "gateway/policy/plane", "gateway/policy/reads", "cmd/regogate", "bundles"}
 
 type source struct {
 	pkg, path string
