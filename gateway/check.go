@@ -181,7 +181,7 @@ func lines(text string) (list []strictyaml.Problem) {
 // policy reads the policy, or waits for its bundles, wherever they come from.
 func (k *check) policy(ctx context.Context, o Options) (list []strictyaml.Problem) {
 	c := k.config.Policy
-	if !k.sound("policy") || !k.file("policy.dir", c.Dir, "correct the path, or remove it to use the shipped policies") {
+	if !k.sound("policy.dir") || !k.sound("policy.insecure_builtins") || !k.sound("policy.opa") || !k.file("policy.dir", c.Dir, "correct the path, or remove it to use the shipped policies") {
 		return nil
 	}
 	c.FS = o.Policies

@@ -92,7 +92,7 @@ type listed struct {
 // reason, where answers cannot be kept.
 func newCache(r *reads.Reads, cfg CacheConfig, counters *counters, log *slog.Logger) (c *cache, why string) {
 	switch {
-	case cfg.Off:
+	case cfg.Disabled:
 		return nil, "turned off"
 	case r.Unsafe != "":
 		return nil, r.Unsafe

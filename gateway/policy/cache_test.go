@@ -64,7 +64,7 @@ func TestCachedIsUncached(t *testing.T) {
 				if err != nil {
 					continue // the shape does not take the condition
 				}
-				plain, err := New(Config{FS: fsys, Cache: CacheConfig{Off: true}}, discard())
+				plain, err := New(Config{FS: fsys, Cache: CacheConfig{Disabled: true}}, discard())
 				if err != nil {
 					t.Fatal(err)
 				}

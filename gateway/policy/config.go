@@ -59,8 +59,8 @@ type Config struct {
 
 // CacheConfig bounds the decision cache.
 type CacheConfig struct {
-	Off     bool `yaml:"off"`     // evaluate every question
-	Entries int  `yaml:"entries"` // answers on one kind of thing; 0 means DefaultCacheEntries
+	Disabled bool `yaml:"disabled"` // evaluate every question
+	Entries  int  `yaml:"entries"`  // answers on one kind of thing; 0 means DefaultCacheEntries
 }
 
 // Validate returns every problem of the configuration itself, joined; each says
@@ -86,7 +86,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("check: must be %s or %s", CheckRefuse, CheckWarn))
 	}
 	if c.Cache.Entries < 0 {
-		errs = append(errs, fmt.Errorf("cache.entries: %d is negative; cache.off turns the cache off", c.Cache.Entries))
+		errs = append(errs, fmt.Errorf("cache.entries: %d is negative; cache.disabled turns the cache off", c.Cache.Entries))
 	}
 	if c.OPA != nil {
 		errs = append(errs, c.validateOPA())

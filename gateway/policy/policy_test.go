@@ -46,7 +46,7 @@ const manyItems = 4 * alone
 func warned(c *Config) { c.Check = CheckWarn }
 
 // uncached has every question evaluated, also those about things of one kind.
-func uncached(c *Config) { c.Cache.Off = true }
+func uncached(c *Config) { c.Cache.Disabled = true }
 
 func subject(t testing.TB, claims string) *Subject {
 	t.Helper()

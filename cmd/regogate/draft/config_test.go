@@ -49,6 +49,7 @@ func TestTheConfigurationTellsTheDefaults(t *testing.T) {
 		}
 		written.Policy.Deadline, written.Policy.ListDeadline = policy.DefaultDeadline, policy.DefaultListDeadline
 		written.Policy.InsecureBuiltins = []string{}
+		written.Policy.Check, written.Policy.Cache.Entries = policy.CheckRefuse, policy.DefaultCacheEntries
 		written.Registry.MaxStaleness = 30 * time.Second
 		written.AllowedHosts, written.AllowedOrigins, written.TrustedProxies = []string{}, []string{}, []string{}
 		if !reflect.DeepEqual(written, shown) {
