@@ -78,6 +78,7 @@ type Plane struct {
 	mu         sync.Mutex
 	configured []string // bundles, sorted
 	bundles    map[string]*BundleStatus
+	ended      bool
 }
 
 // BundleStatus is how one bundle fares.
@@ -149,7 +150,7 @@ func (p *Plane) Run(ctx context.Context) error {
 		plugins.ConsoleLogger(logger{log: p.options.Log}),
 		plugins.WithHooks(own),
 		plugins.WithParserOptions(ast.ParserOptions{RegoVersion: ast.RegoV1}),
-		plugins.WithDistributedTracingOpts(tracing.NewOptions(guarded{limit: p.options.MaxBundle})),
+		plugins.WithDistributedTracingOpts(tracing.NewOptions(guarded{limit: p.options.MaxBundle, polls: &polls{last: map[string]poll{}}})),
 		plugins.GracefulShutdownPeriod(int(stopping/time.Second)))
 	if err != nil {
 		return fmt.Errorf("set up OPA's plugins: %w", err)
@@ -178,6 +179,9 @@ func (p *Plane) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
+			p.mu.Lock()
+			p.ended = true
+			p.mu.Unlock()
 			return nil
 		case <-every.C: // discovery may have brought the plugin along
 			p.listen(m)
@@ -210,6 +214,9 @@ func (p *Plane) listen(m *plugins.Manager) {
 func (p *Plane) heard(all map[string]*bundle.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.ended {
+		return // what stopping cuts off is no problem of the bundles
+	}
 	for name, s := range all {
 		b := p.bundle(name)
 		text := problem(s)

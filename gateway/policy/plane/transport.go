@@ -3,10 +3,12 @@ package plane
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -41,10 +43,64 @@ func (wrapping) NewHandler(h http.Handler, _ string, _ tracing.Options) http.Han
 
 // guarded is a transport for OPA's services. It follows redirects within the
 // service's host only, and takes bundles whole, within bounds, and looked
-// through, before OPA reads them.
+// through, before OPA reads them. Long polls it lets wait as long as they asked
+// for, and no oftener than pollEvery.
 type guarded struct {
 	base  http.RoundTripper
 	limit int64
+	polls *polls
+}
+
+// pollEvery is how long it is at least from one long poll of a bundle to the next
+// that follows an answer without news: OPA asks again at once, also a server that
+// does not wait.
+const pollEvery = time.Second
+
+// grace is what the network may add to the time that a long poll asked for.
+const grace = 15 * time.Second
+
+// polls remembers when each URL was asked last.
+type polls struct {
+	mu   sync.Mutex
+	last map[string]poll
+}
+
+// poll is an answer: when it was asked for, and its digest, zero for one without
+// a body.
+type poll struct {
+	asked  time.Time
+	digest [sha256.Size]byte
+	news   bool
+}
+
+// pause waits until the URL may be asked again.
+func (p *polls) pause(ctx context.Context, url string) error {
+	p.mu.Lock()
+	last := p.last[url]
+	p.mu.Unlock()
+	if last.news || last.asked.IsZero() {
+		return nil
+	}
+	wait := time.NewTimer(time.Until(last.asked.Add(pollEvery)))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// note keeps what came of a request; body is nil where there was none.
+func (p *polls) note(url string, asked time.Time, body []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := poll{asked: asked, digest: p.last[url].digest}
+	if body != nil {
+		sum := sha256.Sum256(body)
+		now.digest, now.news = sum, sum != p.last[url].digest
+	}
+	p.last[url] = now
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -55,16 +111,77 @@ func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 				r.URL.Scheme, r.URL.Host)
 		}
 	}
-	resp, err := g.base.RoundTrip(r)
-	if err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(r.Header.Get("Prefer"), "modes=") {
-		return resp, err
+	prefer := r.Header.Get("Prefer")
+	if !strings.Contains(prefer, "modes=") {
+		return g.base.RoundTrip(r)
+	}
+	wait, long := waits(prefer)
+	if long {
+		if err := g.polls.pause(r.Context(), r.URL.String()); err != nil {
+			return nil, err
+		}
+	}
+	asked := time.Now()
+	resp, err := g.answer(r, wait, long)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		g.polls.note(r.URL.String(), asked, nil)
+		return resp, nil
 	}
 	body, err := g.take(r.Context(), resp)
 	if err != nil {
 		return nil, err
 	}
+	g.polls.note(r.URL.String(), asked, body)
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil
+}
+
+// answer waits for the head of the answer; a long poll no longer than it asked for.
+func (g guarded) answer(r *http.Request, wait time.Duration, long bool) (*http.Response, error) {
+	if !long {
+		return g.base.RoundTrip(r)
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	late := time.AfterFunc(wait+grace, func() {
+		cancel(fmt.Errorf("the server did not answer a long poll of %v within %v: see whether it is still there", wait, wait+grace))
+	})
+	resp, err := g.base.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		late.Stop()
+		defer cancel(nil)
+		if cause := context.Cause(ctx); cause != nil && r.Context().Err() == nil {
+			return nil, cause
+		}
+		return nil, err
+	}
+	if !late.Stop() {
+		resp.Body.Close()
+		return nil, context.Cause(ctx)
+	}
+	resp.Body = &ending{resp.Body, cancel}
+	return resp, nil
+}
+
+// ending lets go of the request's context with its body.
+type ending struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (e *ending) Close() error {
+	defer e.cancel(nil)
+	return e.ReadCloser.Close()
+}
+
+// waits is how long OPA asks a server to wait (RFC 7240, section 4.3).
+func waits(prefer string) (time.Duration, bool) {
+	_, rest, ok := strings.Cut(prefer, "wait=")
+	digits, _, _ := strings.Cut(rest, ";")
+	seconds, err := strconv.Atoi(strings.TrimSpace(digits))
+	return time.Duration(seconds) * time.Second, ok && err == nil
 }
 
 // take reads the bundle.
