@@ -201,7 +201,7 @@ func TestRawFaults(t *testing.T) {
 func TestBomb(t *testing.T) {
 	d, url := open(t)
 	p := good()
-	p.Bomb = 1 << 30
+	p.Bomb = 256 << 20
 	publish(t, d, p)
 	_, body, err := get(t, url, "", "")
 	if err != nil || len(body) > 2<<20 {
@@ -223,7 +223,7 @@ func TestBomb(t *testing.T) {
 		}
 		total = max(total, h.Size)
 	}
-	if total != 1<<30 {
+	if total != 256<<20 {
 		t.Errorf("%d bytes", total)
 	}
 }
