@@ -32,7 +32,7 @@ func (d *Depot) send(w http.ResponseWriter, r *http.Request, what *parcel, turne
 		w.WriteHeader(http.StatusNotModified)
 	case what.fault == UnmodifiedBody:
 		wire(w, func(c net.Conn) {
-			_, _ = fmt.Fprintf(c, "HTTP/1.1 304 Not Modified\r\nContent-Length: %d\r\n\r\n", what.body.size())
+			_, _ = fmt.Fprintf(c, "HTTP/1.1 304 Not Modified\r\nConnection: close\r\nContent-Length: %d\r\n\r\n", what.body.size())
 			_, _ = what.body.WriteTo(c)
 		})
 	case what.fault == Early && what.known(r.Header.Get("If-None-Match")):

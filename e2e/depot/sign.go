@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -78,9 +77,10 @@ func (k *keyring) sign(s *Signature, files map[string]string) (string, error) {
 // value, everything else by its bytes.
 func hash(name, text string) (string, error) {
 	var value any = []byte(text)
-	if text != "" && (bundle.IsStructuredDoc(name) || name == ".manifest") {
-		if err := util.Unmarshal([]byte(text), &value); err != nil {
-			return "", fmt.Errorf("sign %s: %w", name, err)
+	if bundle.IsStructuredDoc(name) {
+		var parsed any
+		if util.Unmarshal([]byte(text), &parsed) == nil { // what is broken has no value
+			value = parsed
 		}
 	}
 	h, err := bundle.NewSignatureHasher(bundle.SHA256)

