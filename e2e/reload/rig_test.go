@@ -1,6 +1,7 @@
 package reload_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -45,7 +46,7 @@ type options struct {
 	first  func(r *rig)   // publishes what there is at the start; revision 1 where nil
 	opa    map[string]any // over the rest of policy.opa
 	policy func(*gateway.Config)
-	delay  int // between two polls, in seconds; 1 where 0
+	wait   int // of a long poll, in seconds; 10 where 0
 }
 
 func start(t testing.TB, o options) *rig {
@@ -85,9 +86,9 @@ func start(t testing.TB, o options) *rig {
 }
 
 func (r *rig) config(t testing.TB, o options) map[string]any {
-	polling := map[string]any{"min_delay_seconds": max(o.delay, 1), "max_delay_seconds": max(o.delay, 1)}
+	polling := map[string]any{"min_delay_seconds": 1, "max_delay_seconds": 1}
 	if o.long {
-		polling["long_polling_timeout_seconds"] = 10
+		polling["long_polling_timeout_seconds"] = cmp.Or(o.wait, 10)
 	}
 	keys := map[string]any{}
 	for _, name := range []string{"old", "new"} {

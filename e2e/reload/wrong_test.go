@@ -2,6 +2,7 @@ package reload_test
 
 import (
 	"strings"
+	"time"
 
 	"github.com/regogate/regogate/e2e/depot"
 )
@@ -104,6 +105,7 @@ func signatures() []wrong {
 		sign("a changed file", &depot.Signature{Key: "new", Change: map[string]string{authz: module(1)}}, `digest mismatch`),
 		sign("an extra file", &depot.Signature{Key: "new", Add: map[string]string{"mcp/x.rego": "package mcp.x"}}, `not included in bundle signature`),
 		sign("a file that no signature lists", &depot.Signature{Key: "new", Without: []string{authz}}, `not included in bundle signature`),
+		sign("an expired signature", &depot.Signature{Key: "new", Expires: -time.Hour}, `expired`),
 		sign("a file that is only listed", &depot.Signature{Key: "new", Beside: []string{"mcp/more.rego"}}, `not found in the bundle|but not found`),
 	}
 }
