@@ -25,6 +25,16 @@ func (p *player) act(ctx context.Context, a *Action) error {
 			return err
 		}
 	}
+	if a.Bundle != "" || a.Depot != "" {
+		if err := p.actDepot(a); err != nil {
+			return err
+		}
+	}
+	if a.Persisted != "" {
+		if err := p.damage(a.Bundle, a.Persisted); err != nil {
+			return err
+		}
+	}
 	if a.Reload != "" {
 		if err := p.reload(a.Reload); err != nil {
 			return err
@@ -175,6 +185,14 @@ func (h *heapWatch) stop() int64 {
 	close(h.end)
 	<-h.ended
 	return int64(h.top) - int64(h.first)
+}
+
+// heap says how much too far the heap has grown.
+func (e *Expect) heap(grown int64) string {
+	if most := int64(e.Memory); most > 0 && grown > most {
+		return fmt.Sprintf("the heap grew by %d bytes, more than %d", grown, most)
+	}
+	return ""
 }
 
 func heapInUse() uint64 {

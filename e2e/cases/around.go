@@ -20,6 +20,7 @@ func (p *player) surroundings(e *Expect) (problems []string) {
 		}
 	}
 	problems = append(problems, p.logged(e)...)
+	problems = append(problems, p.distributed(e)...)
 	for _, name := range slices.Sorted(maps.Keys(e.Processes)) {
 		pids, n, err := p.living(name)
 		if err != nil || n != e.Processes[name] {
@@ -78,6 +79,11 @@ func (p *player) logged(e *Expect) (problems []string) {
 		}
 		if !found {
 			problems = append(problems, fmt.Sprintf("no line of the log matches %s (%v)", expression, err))
+		}
+	}
+	for _, expression := range slices.Sorted(maps.Keys(e.Counted)) {
+		if n, err := p.journal.matches(expression); n != e.Counted[expression] || err != nil {
+			problems = append(problems, fmt.Sprintf("%d lines of the log match %s, want %d (%v)", n, expression, e.Counted[expression], err))
 		}
 	}
 	if n := p.journal.count(); e.LogLines > 0 && n > e.LogLines {

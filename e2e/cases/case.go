@@ -49,6 +49,7 @@ type World struct {
 	Keys      map[string]string  `yaml:"keys"` // name to rsa, rsa1024, p256 or ed25519; k1 is rsa
 	Tokens    map[string]Token   `yaml:"tokens"`
 	Redis     bool               `yaml:"redis"` // put a Redis between the catalogue and the gateway
+	Depot     *Depot             `yaml:"depot"` // the policy comes from a bundle server
 	// Proxy stands in front of the gateway, for steps that are proxied, and
 	// drops connections over which nothing has come for so long.
 	Proxy time.Duration `yaml:"proxy"`

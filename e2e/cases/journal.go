@@ -115,18 +115,24 @@ func (j *journal) recordsOf(id string) []*policy.Record {
 
 // has reports whether a line of the log matches.
 func (j *journal) has(expression string) (bool, error) {
+	n, err := j.matches(expression)
+	return n > 0, err
+}
+
+// matches returns how many lines of the log match.
+func (j *journal) matches(expression string) (n int, err error) {
 	re, err := regexp.Compile(expression)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, line := range j.lines {
 		if re.MatchString(line) {
-			return true, nil
+			n++
 		}
 	}
-	return false, nil
+	return n, nil
 }
 
 // faults returns what no run may leave behind: a panic, a token, a character

@@ -160,7 +160,11 @@ func (p *player) single(ctx context.Context, label string, s Step) {
 			p.problem(label, err.Error())
 			return
 		}
+		watch := newHeapWatch(s.Expect.Memory > 0)
 		p.attempt(label, s.Until, func() []string { return p.surroundings(&s.Expect) })
+		if text := s.Expect.heap(watch.stop()); text != "" {
+			p.problem(label, text)
+		}
 	case s.Check != nil:
 		p.attempt(label, 0, func() []string { return p.check(ctx, &s) })
 	case s.Read != "":
@@ -203,8 +207,8 @@ func (p *player) requests(ctx context.Context, steps []Step) []string {
 		return []string{err.Error()}
 	}
 	problems := p.judge(outcomes)
-	if most := int64(steps[0].Expect.Memory); most > 0 && grown > most {
-		problems = append(problems, fmt.Sprintf("the heap grew by %d bytes, more than %d", grown, most))
+	if text := steps[0].Expect.heap(grown); text != "" {
+		problems = append(problems, text)
 	}
 	wait := lateness
 	if len(problems) > 0 {

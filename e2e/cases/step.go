@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/regogate/regogate/e2e/depot"
 	"github.com/regogate/regogate/registry/strictyaml"
 )
 
@@ -84,6 +85,12 @@ type Action struct {
 	Reload  string `yaml:"reload"`  // policy or catalogue: its file is saved anew, with a comment
 	Storm   *Storm `yaml:"storm"`
 
+	Bundle    string             `yaml:"bundle"`    // of the depot
+	Publish   *depot.Publication `yaml:"publish"`   // what it is from now on
+	Withdraw  bool               `yaml:"withdraw"`  // it is not there any more
+	Depot     string             `yaml:"depot"`     // the depot's mode
+	Persisted string             `yaml:"persisted"` // what becomes of the gateway's copy of the bundle: truncated, garbage or gone
+
 	Pause time.Duration `yaml:"pause"` // let time pass, where that is what is tested
 }
 
@@ -140,6 +147,10 @@ type Expect struct {
 	Logged    []string          `yaml:"logged"`     // lines of the log match these expressions
 	NotLogged []string          `yaml:"not_logged"` // and no line so far matches these
 	LogLines  int               `yaml:"log_lines"`  // the log has no more lines so far
+	Counted   map[string]int    `yaml:"counted"`    // by expression: exactly so many lines of the log so far match it
+
+	Known map[string][]string `yaml:"known"` // by bundle: exactly these are the ETags that requests have said they know; "" is none
+	Asked map[string]int      `yaml:"asked"` // by bundle: at least so many requests so far
 
 	Fetches   map[string]int   `yaml:"fetches"`   // of an issuer's keys, in the whole scene, at most
 	Processes map[string]int   `yaml:"processes"` // of a stdio backend that are alive

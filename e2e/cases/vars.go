@@ -43,8 +43,10 @@ func (w *world) address(kind, name string) (string, error) {
 		at = w.webs[name].addr
 	case w.issuers[name] != nil:
 		at = w.issuers[name].addr
+	case name == "depot" && w.depot != nil:
+		at = w.depot.addr
 	default:
-		return "", fmt.Errorf("<<%s %s>>: no such backend or issuer", kind, name)
+		return "", fmt.Errorf("<<%s %s>>: no such backend, issuer or depot", kind, name)
 	}
 	if kind == "url" {
 		return "http://" + at, nil
@@ -63,6 +65,8 @@ func generated(name string) (string, error) {
 		zip := gzip.NewWriter(&out)
 		_, err := zip.Write([]byte(rest))
 		return out.String(), errors.Join(err, zip.Close())
+	case word == "allows":
+		return fmt.Sprintf("package mcp.authz\n\ndefault allow := false\n\nallow if input.tool.name == %q\n", rest), nil
 	case word == "base64":
 		return base64.StdEncoding.EncodeToString([]byte(rest)), nil
 	case err != nil:

@@ -45,6 +45,7 @@ type world struct {
 	trap    *trap
 	proxy   *proxy
 	redis   *miniredis.Miniredis
+	depot   *depotHost
 	arrived *arrivals
 	journal *journal
 	config  gateway.Config
@@ -130,6 +131,11 @@ func (w *world) open() error {
 			return err
 		}
 	}
+	if w.spec.Depot != nil {
+		if w.depot, err = newDepotHost(); err != nil {
+			return err
+		}
+	}
 	if w.vars, err = expand(w.vars, w.look(nil)); err != nil {
 		return err
 	}
@@ -143,7 +149,7 @@ func (w *world) open() error {
 			return err
 		}
 	}
-	return w.publish()
+	return errors.Join(w.publish(), w.stock())
 }
 
 func (w *world) publish() error {
@@ -218,6 +224,11 @@ func (w *world) server(name string, b Backend) (gateway.Server, error) {
 func (w *world) writePolicy() error {
 	if w.spec.Policy == "shipped" {
 		return nil
+	}
+	if w.spec.Depot != nil {
+		var err error
+		w.config.Policy.OPA, err = w.distribution()
+		return err
 	}
 	w.config.Policy.Dir = filepath.Join(w.dir, "policy")
 	if err := os.MkdirAll(w.config.Policy.Dir, 0o700); err != nil {
@@ -315,6 +326,9 @@ func (w *world) close() error {
 	}
 	if w.trap != nil {
 		w.trap.down()
+	}
+	if w.depot != nil {
+		w.depot.down()
 	}
 	if w.redis != nil {
 		w.redis.Close()
