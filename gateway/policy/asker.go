@@ -28,7 +28,7 @@ func (s *Snapshot) newAsker(log *slog.Logger) (*asker, error) {
 	if err != nil {
 		return nil, err
 	}
-	shared := newSharing(s.spans, s.spanOf)
+	shared := newSharing(s.spans, s.lifetimes)
 	q := topdown.NewQuery(body).
 		WithQueryCompiler(qc).
 		WithCompiler(s.program.compiler).
@@ -43,19 +43,20 @@ func (s *Snapshot) newAsker(log *slog.Logger) (*asker, error) {
 	return &asker{q, shared}, nil
 }
 
-// ask answers for each input in the order in which next gives them, until it gives
-// none.
-func (s *Snapshot) ask(ctx context.Context, a *asker, next func() (in *ast.Term, d *Decision)) {
-	a.shared.nextAsker()
+// ask answers for each input that next gives, with its place among the classes,
+// until it gives none.
+func (s *Snapshot) ask(ctx context.Context, a *asker, c *classes, next func() (in *ast.Term, at int, d *Decision)) {
+	a.shared.begin(c)
 	a.query.WithTime(time.Now())
 	interrupt, release := interruptible(ctx)
 	defer func() { release() }()
-	for in, d := next(); in != nil; in, d = next() {
+	for in, at, d := next(); in != nil; in, at, d = next() {
 		if err := ctx.Err(); err != nil {
 			*d = failed(stopped(err))
 			continue
 		}
 		late := time.AfterFunc(s.deadline, interrupt.Cancel)
+		a.shared.next(at)
 		answer, err := a.answer(ctx, interrupt, in)
 		onTime := late.Stop()
 		switch {
@@ -84,7 +85,6 @@ func interruptible(ctx context.Context) (interrupt topdown.Cancel, release func(
 
 // answer evaluates; nil is undefined.
 func (a *asker) answer(ctx context.Context, interrupt topdown.Cancel, in *ast.Term) (answer *ast.Term, err error) {
-	a.shared.nextItem()
 	defer func() {
 		if r := recover(); r != nil {
 			answer, err = nil, panicked(r)

@@ -129,14 +129,14 @@ func (c *cache) asker(method string, s *Subject, r *Request) []byte {
 	return key
 }
 
-// thing appends the part of a key that says what is asked about.
-func (c *cache) thing(key []byte, i *Item) []byte {
-	for _, kind := range []Kind{KindTool, KindResource, KindPrompt, KindServer} {
+// append appends the part of a key that says what is asked about.
+func (i *Item) append(key []byte, r *reads.Reads) []byte {
+	for _, kind := range allKinds {
 		var v ast.Value
 		if i.entry[0].Value.Compare(ast.String(kind)) == 0 {
 			v = i.entry[1].Value
 		}
-		key = c.reads.Append(key, string(kind), v)
+		key = r.Append(key, string(kind), v)
 	}
 	return key
 }

@@ -54,7 +54,7 @@ func (s *Snapshot) sampled(ctx context.Context, q Question, items *Items, kept *
 
 // askKinds asks about one thing of each kind whose answer is not known.
 func (s *Snapshot) askKinds(ctx context.Context, q Question, list listKey, items *Items) *Answers {
-	k := s.cache.kindsOf(items)
+	k := s.kindsOf(items)
 	decisions := make([]Decision, len(k.keys))
 	var open []int // kinds that are not known
 	for n, key := range k.keys {
@@ -68,7 +68,7 @@ func (s *Snapshot) askKinds(ctx context.Context, q Question, list listKey, items
 	for at, n := range open {
 		some[at] = items.items[k.first[n]]
 	}
-	found, code := s.judgeAll(ctx, q, some)
+	found, code := s.judgeAll(ctx, q, some, k.classes, open)
 	for at, n := range open {
 		decisions[n] = found[at]
 		s.cache.keep(list.asker+k.keys[n], found[at])
@@ -97,7 +97,7 @@ func (s *Snapshot) askEach(ctx context.Context, q Question, items *Items) *Answe
 	}
 	defer leave()
 	var decisions []Decision
-	decisions, answers.Unfinished = s.judgeAll(ctx, q, items.items)
+	decisions, answers.Unfinished = s.judgeAll(ctx, q, items.items, nil, nil)
 	for i, d := range decisions {
 		answers.set(i, d)
 	}
@@ -124,22 +124,26 @@ func unfinished(size int, err error) *Answers {
 }
 
 // judgeAll asks about all items, in the caller's place and in those that nobody
-// else needs. An item that fails leaves the others their answers.
-func (s *Snapshot) judgeAll(ctx context.Context, q Question, items []*Item) (decisions []Decision, unfinished string) {
+// else needs. An item that fails leaves the others their answers. Where there are
+// classes, places says which of their things each item is.
+func (s *Snapshot) judgeAll(ctx context.Context, q Question, items []*Item, c *classes, places []int) (decisions []Decision, unfinished string) {
 	decisions = make([]Decision, len(items))
 	request := q.Request.term()
 	var taken atomic.Int64
-	next := func() (*ast.Term, *Decision) {
+	next := func() (*ast.Term, int, *Decision) {
 		for {
 			n := int(taken.Add(1)) - 1
 			if n >= len(items) {
-				return nil, nil
+				return nil, 0, nil
 			}
 			in := input{Question: q}
 			in.Item = items[n]
 			t, err := in.term(request)
+			if err == nil && c == nil {
+				return t, 0, &decisions[n]
+			}
 			if err == nil {
-				return t, &decisions[n]
+				return t, places[n], &decisions[n]
 			}
 			decisions[n] = failed(err)
 		}
@@ -147,7 +151,7 @@ func (s *Snapshot) judgeAll(ctx context.Context, q Question, items []*Item) (dec
 	s.share(len(items)/alone, func() {
 		a := s.askers.Get().(*asker)
 		defer s.askers.Put(a)
-		s.ask(ctx, a, next)
+		s.ask(ctx, a, c, next)
 	})
 	if err := ctx.Err(); err != nil {
 		for _, d := range decisions {

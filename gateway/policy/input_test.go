@@ -151,11 +151,11 @@ func TestFieldsAgree(t *testing.T) {
 	}
 	properties := root["properties"].(map[string]any)
 	in := full(t)
-	for kind := range allKinds() {
+	for kind := range everyKind() {
 		in.Item = fullItems(t)[kind]
 		others := maps.Clone(properties)
 		maps.DeleteFunc(others, func(key string, _ any) bool {
-			_, thing := allKinds()[Kind(key)]
+			_, thing := everyKind()[Kind(key)]
 			return thing && key != string(kind)
 		})
 		compare(string(kind)+" input", map[string]any{"properties": others, "additionalProperties": root["additionalProperties"]}, document(t, in))

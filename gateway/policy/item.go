@@ -148,6 +148,9 @@ func (d *Definition) term() (*ast.Term, error) {
 	return o.term(), nil
 }
 
+// allKinds is every kind, in the order in which keys have them.
+var allKinds = [...]Kind{KindTool, KindResource, KindPrompt, KindServer}
+
 // Items is a list of things, of any kinds, ready to be evaluated together. It is immutable
 // and safe for concurrent use; make it once for a registry revision.
 type Items struct{ items []*Item }

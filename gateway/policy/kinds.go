@@ -8,11 +8,13 @@ type kinds struct {
 	keys  []string // of each kind
 	first []int    // the first item of each kind
 	of    []int    // the kind of each item; -1 for one that cannot be asked about
+	// classes are those of the kinds for the rules behind.
+	classes *classes
 }
 
 // kindsOf is made once for a list and a snapshot.
-func (c *cache) kindsOf(items *Items) *kinds {
-	if k, ok := c.kinds.Get(items); ok {
+func (s *Snapshot) kindsOf(items *Items) *kinds {
+	if k, ok := s.cache.kinds.Get(items); ok {
 		return k
 	}
 	k := &kinds{of: make([]int, items.Len())}
@@ -23,7 +25,7 @@ func (c *cache) kindsOf(items *Items) *kinds {
 			k.of[i] = -1
 			continue
 		}
-		key = c.thing(key[:0], item)
+		key = item.append(key[:0], s.reads)
 		n, ok := known[string(key)]
 		if !ok {
 			n = len(k.keys)
@@ -32,8 +34,33 @@ func (c *cache) kindsOf(items *Items) *kinds {
 		}
 		k.of[i] = n
 	}
-	c.kinds.Add(items, k)
+	k.classes = classesOf(s.lifetimes, items, k.first)
+	s.cache.kinds.Add(items, k)
 	return k
+}
+
+// classesOf numbers the things at places of a list for each rule.
+func classesOf(lifetimes []lifetime, items *Items, places []int) *classes {
+	c := &classes{of: make([][]int, len(lifetimes)), count: make([]int, len(lifetimes))}
+	var key []byte
+	for slot, l := range lifetimes {
+		if l.span != ofKind {
+			continue
+		}
+		known := map[string]int{}
+		numbers := make([]int, len(places))
+		for i, place := range places {
+			key = items.items[place].append(key[:0], l.reads)
+			n, ok := known[string(key)]
+			if !ok {
+				n = len(known)
+				known[string(key)] = n
+			}
+			numbers[i] = n
+		}
+		c.of[slot], c.count[slot] = numbers, len(known)
+	}
+	return c
 }
 
 // Answers is the decisions on a list. It is immutable and may be shared: the same

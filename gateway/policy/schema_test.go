@@ -51,7 +51,7 @@ type generator struct {
 }
 
 // kinds is the constant and the struct of each kind of thing.
-func allKinds() map[Kind]kind {
+func everyKind() map[Kind]kind {
 	return map[Kind]kind{
 		KindTool:     {"KindTool", reflect.TypeFor[Tool]()},
 		KindResource: {"KindResource", reflect.TypeFor[Resource]()},
@@ -107,7 +107,7 @@ func (g generator) object(typ reflect.Type) map[string]any {
 // things adds a property for each kind, and returns that exactly one of them is
 // there.
 func (g generator) things(properties map[string]any) (oneOf []any) {
-	all := allKinds()
+	all := everyKind()
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		kind := all[key]
 		property := g.object(kind.thing)

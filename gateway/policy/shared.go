@@ -14,9 +14,16 @@ type span uint8
 
 const (
 	ofItem   span = iota // as long as one thing is asked about
+	ofKind               // in a list, for all things that the rule cannot tell apart
 	ofAsker              // for a whole list: nothing of the things bears on it
 	ofPolicy             // for ever: nothing of the input bears on it
 )
+
+// lifetime is the span of a rule with what it reads.
+type lifetime struct {
+	span  span
+	reads *reads.Reads
+}
 
 // spans knows the span of each rule that can take part in an answer, by its path.
 type spans struct {
@@ -26,7 +33,7 @@ type spans struct {
 
 // planSpans looks at each rule that r was found to reach. Rules whose names overlap
 // share the slot of the shortest.
-func planSpans(c *ast.Compiler, r *reads.Reads) (root *spans, each []span) {
+func planSpans(c *ast.Compiler, r *reads.Reads) (root *spans, each []lifetime) {
 	root = &spans{slot: -1}
 	paths := r.Rules()
 	slices.SortFunc(paths, func(a, b ast.Ref) int { return len(a) - len(b) })
@@ -44,7 +51,8 @@ func planSpans(c *ast.Compiler, r *reads.Reads) (root *spans, each []span) {
 		}
 		if n.slot < 0 {
 			n.slot = len(each)
-			each = append(each, spanOf(reads.Of(c, path)))
+			r := reads.Of(c, path)
+			each = append(each, lifetime{spanOf(r), r})
 		}
 	}
 	return root, each
@@ -57,9 +65,9 @@ func spanOf(r *reads.Reads) span {
 	if len(r.Input()) == 0 {
 		return ofPolicy
 	}
-	for _, thing := range []string{string(KindTool), string(KindResource), string(KindPrompt), string(KindServer), "arguments"} {
-		if _, _, possible := r.Reaches(thing); possible {
-			return ofItem
+	for _, kind := range allKinds {
+		if _, _, possible := r.Reaches(string(kind)); possible {
+			return ofKind
 		}
 	}
 	return ofAsker
@@ -83,18 +91,28 @@ func segment(t *ast.Term) string {
 // on with undefined where a built-in fails; and never below a `with`, which
 // changes what they would be. It is not safe for concurrent use.
 type sharing struct {
-	root  *spans
-	spans []span
-	cells []cell
+	root      *spans
+	lifetimes []lifetime
+	cells     []cell
+	byClass   [][]cell // of rules that are kept by kinds, by the class of the thing
+	classes   *classes // of the list's things; nil where they are not known
+	at        int      // which of them is asked about
 	// A cell counts as long as it was filled at the present turn of its span.
-	item, asker, policy uint32
+	item, asker, policy uint64
 	depth               int // of `with`
 	inner               topdown.VirtualCache
 }
 
+// classes says of each rule that is kept by kinds which things of a list it cannot
+// tell apart: they have the same number.
+type classes struct {
+	of    [][]int // by rule, then by thing; nil for a rule that is kept otherwise
+	count []int   // by rule: how many numbers there are
+}
+
 // cell is what is known of one rule.
 type cell struct {
-	turn   uint32
+	turn   uint64
 	values []known
 }
 
@@ -109,27 +127,52 @@ type known struct {
 // maxKnown bounds what is kept of one rule: functions can be called with anything.
 const maxKnown = 256
 
-func newSharing(root *spans, each []span) *sharing {
-	return &sharing{root: root, spans: each, cells: make([]cell, len(each)), item: 1, asker: 1, policy: 1}
+func newSharing(root *spans, each []lifetime) *sharing {
+	return &sharing{
+		root: root, lifetimes: each, cells: make([]cell, len(each)), byClass: make([][]cell, len(each)),
+		item: 1, asker: 1, policy: 1,
+	}
 }
 
-// nextItem begins with another thing of the same list, nextAsker with another
-// list, and forget after an evaluation that did not end well.
-func (s *sharing) nextItem()  { s.item++ }
-func (s *sharing) nextAsker() { s.item, s.asker = s.item+1, s.asker+1 }
+// begin starts a list.
+func (s *sharing) begin(c *classes) {
+	s.item, s.asker, s.classes = s.item+1, s.asker+1, c
+	if c == nil {
+		return
+	}
+	for slot, n := range c.count {
+		if len(s.byClass[slot]) < n {
+			s.byClass[slot] = make([]cell, n)
+		}
+	}
+}
+
+// next goes on with another thing of the list.
+func (s *sharing) next(at int) { s.item, s.at = s.item+1, at }
+
+// forget drops everything, after an evaluation that did not end well.
 func (s *sharing) forget() {
 	s.item, s.asker, s.policy = s.item+1, s.asker+1, s.policy+1
 	s.depth, s.inner = 0, nil
 }
 
-func (s *sharing) turn(slot int) uint32 {
-	switch s.spans[slot] {
+// cell is the one of a rule, for the thing that is asked about.
+func (s *sharing) cell(slot int) *cell {
+	c, turn := &s.cells[slot], s.item
+	switch s.lifetimes[slot].span {
 	case ofPolicy:
-		return s.policy
+		turn = s.policy
 	case ofAsker:
-		return s.asker
+		turn = s.asker
+	case ofKind:
+		if s.classes != nil {
+			c, turn = &s.byClass[slot][s.classes.of[slot][s.at]], s.asker
+		}
 	}
-	return s.item
+	if c.turn != turn {
+		c.turn, c.values = turn, c.values[:0]
+	}
+	return c
 }
 
 // find returns the cell that a reference belongs to, and the key within it; nil
@@ -147,14 +190,10 @@ func (s *sharing) find(ref ast.Ref) (*cell, []*ast.Term) {
 		if n.slot < 0 {
 			continue
 		}
-		c := &s.cells[n.slot]
-		if turn := s.turn(n.slot); c.turn != turn {
-			c.turn, c.values = turn, c.values[:0]
-		}
 		if rest == nil {
 			rest = path[at+1:]
 		}
-		return c, rest
+		return s.cell(n.slot), rest
 	}
 	return nil, nil
 }

@@ -29,9 +29,9 @@ type Snapshot struct {
 
 	allow, call, reasons, scopes query
 
-	askers sync.Pool // of *asker
-	spans  *spans
-	spanOf []span
+	askers    sync.Pool // of *asker
+	spans     *spans
+	lifetimes []lifetime
 
 	// places has one for each evaluation of a list that runs at a time, as many
 	// as there are processors. More at once would only all be slow together, and
@@ -129,7 +129,7 @@ func (s *Snapshot) prepare(origin string, log *slog.Logger) Problems {
 			return opaProblems(origin, err)
 		}
 	}
-	s.spans, s.spanOf = planSpans(s.program.compiler, s.reads)
+	s.spans, s.lifetimes = planSpans(s.program.compiler, s.reads)
 	first, err := s.newAsker(log)
 	if err != nil {
 		return opaProblems(origin, err)
@@ -166,7 +166,7 @@ func (s *Snapshot) Allow(ctx context.Context, q Question) Decision {
 	if !s.cache.usable() || !q.complete() || !q.Item.known {
 		return s.decide(ctx, s.allow, &input{Question: q})
 	}
-	key := string(s.cache.thing(s.cache.asker(q.Method, q.Subject, &q.Request), q.Item))
+	key := string(q.Item.append(s.cache.asker(q.Method, q.Subject, &q.Request), s.reads))
 	kept, ok := s.cache.get(key)
 	if ok && kept == allowed {
 		s.cache.counters.hits.Add(1)
