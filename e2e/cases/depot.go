@@ -15,7 +15,7 @@ import (
 
 // Depot is a bundle server, from which the policy comes then.
 type Depot struct {
-	Bundles map[string]depot.Publication `yaml:"bundles"` // by name; each that is named is configured, and "" in Fault apart is as it stands
+	Bundles map[string]depot.Publication `yaml:"bundles"` // by name
 	Missing []string                     `yaml:"missing"` // names that are configured, and not there
 	Trust   []string                     `yaml:"trust"`   // keys that sign: then every bundle has to be signed
 	Poll    bool                         `yaml:"poll"`    // the server does not let requests wait: the gateway asks each second

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/regogate/regogate/e2e/depot"
 	"github.com/regogate/regogate/gateway/policy"
 )
 
@@ -110,17 +109,4 @@ func TestConflict(t *testing.T) {
 	if codes[policy.CodeError] != 3 {
 		t.Errorf("codes were %v, want %s for t1, t2 and the probe", codes, policy.CodeError)
 	}
-}
-
-// TestHang: a server that never answers a long poll is asked again.
-func TestHang(t *testing.T) {
-	r := start(t, options{long: true, wait: 1})
-	x := r.run(t, r.join(t, "a", true))
-	p := publication(1)
-	p.Fault = depot.Hang
-	r.put(t, p) // the request that waits hangs from now on
-	r.asks(t, 1)
-	x.more(t, answersEach)
-	r.good(t, 2)
-	r.inForce(t, 2)
 }

@@ -88,24 +88,3 @@ func (r *rig) knewAfter(etag string, revision int) bool {
 	}
 	return true
 }
-
-// TestEarly: a server that does not let requests wait gets no more of them than
-// one that is polled would, give or take.
-func TestEarly(t *testing.T) {
-	r := start(t, options{long: true})
-	p := publication(1)
-	p.Fault = depot.Early
-	r.put(t, p)
-	x := r.run(t, r.join(t, "a", false))
-	r.asks(t, 2)
-	from := len(r.depot.Requests("main"))
-	x.more(t, 5*pace/2)
-	asked := len(r.depot.Requests("main")) - from
-	t.Logf("%d requests for the bundle while %d of clients were answered", asked, 5*pace/2)
-	if asked > 500 {
-		t.Errorf("%d requests for a bundle that has not changed", asked)
-	}
-	r.good(t, 2)
-	r.inForce(t, 2)
-	x.more(t, answersEach)
-}

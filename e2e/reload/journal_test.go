@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -79,18 +78,6 @@ func (j *journal) problems(n int) []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return append([]string(nil), j.refused[min(n, len(j.refused)):]...)
-}
-
-// has reports whether a line matches.
-func (j *journal) has(re *regexp.Regexp) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for _, line := range j.lines {
-		if re.MatchString(line) {
-			return true
-		}
-	}
-	return false
 }
 
 func (j *journal) tail(n int) string {

@@ -42,11 +42,10 @@ type rig struct {
 
 // options of a rig.
 type options struct {
-	long   bool           // the server lets requests wait
-	first  func(r *rig)   // publishes what there is at the start; revision 1 where nil
-	opa    map[string]any // over the rest of policy.opa
-	policy func(*gateway.Config)
-	wait   int // of a long poll, in seconds; 10 where 0
+	long  bool           // the server lets requests wait
+	first func(r *rig)   // publishes what there is at the start; revision 1 where nil
+	opa   map[string]any // over the rest of policy.opa
+	wait  int            // of a long poll, in seconds; 10 where 0
 }
 
 func start(t testing.TB, o options) *rig {
@@ -64,9 +63,6 @@ func start(t testing.TB, o options) *rig {
 		Log: slog.New(r.journal), Catalogue: catalogue(), Define: define,
 		Adjust: func(c *gateway.Config) {
 			c.Policy.OPA = r.config(t, o)
-			if o.policy != nil {
-				o.policy(c)
-			}
 		},
 	})
 	if err != nil {
