@@ -8,6 +8,7 @@ import (
 
 	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 )
 
 // judge asks the policy about what servers send to a client of their own
@@ -38,7 +39,7 @@ func (j *judge) question(method string, t target) policy.Question {
 // verdict is the answer to both gates.
 type verdict struct {
 	allowed bool
-	record  *policy.Record // of the question that decided; nil while nothing can be decided
+	record  *decisionlog.Record // of the question that decided; nil while nothing can be decided
 }
 
 // tells reports whether the client may be told by a notification of this
@@ -84,7 +85,7 @@ func (j *judge) now() (pinned, string) {
 	return j.g.now(at)
 }
 
-func (j *judge) record(now pinned, rule string, q policy.Question, t target, d policy.Decision, arguments jsontext.Value) *policy.Record {
+func (j *judge) record(now pinned, rule string, q policy.Question, t target, d policy.Decision, arguments jsontext.Value) *decisionlog.Record {
 	r := newRecord(now, j.principal, rule, q.Method, q.Request)
 	r.Thing, r.Allowed, r.Code, r.Err = t.name, d.Allowed, d.Code, d.Err
 	if !d.Allowed {

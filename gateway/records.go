@@ -7,6 +7,7 @@ import (
 
 	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 )
 
 // stages is where the time of one request went.
@@ -18,8 +19,8 @@ type stages struct {
 	total    time.Duration
 }
 
-func (s *stages) list() []policy.Stage {
-	return []policy.Stage{
+func (s *stages) list() []decisionlog.Stage {
+	return []decisionlog.Stage{
 		{Name: "auth", Took: s.auth}, {Name: "registry", Took: s.registry},
 		{Name: "policy", Took: s.policy}, {Name: "upstream", Took: s.upstream}, {Name: "total", Took: s.total},
 	}
@@ -47,9 +48,9 @@ const (
 )
 
 // newRecord is the record of one policy question.
-func newRecord(now pinned, who *auth.Principal, rule, method string, q policy.Request) *policy.Record {
-	return &policy.Record{
-		ID: policy.NewDecisionID(), Time: time.Now(), RequestID: q.ID,
+func newRecord(now pinned, who *auth.Principal, rule, method string, q policy.Request) *decisionlog.Record {
+	return &decisionlog.Record{
+		ID: decisionlog.NewDecisionID(), Time: time.Now(), RequestID: q.ID,
 		Rule: rule, Method: method,
 		Issuer: who.Issuer, Subject: who.Subject,
 		Client: q.Client, Address: q.RemoteAddr, Route: q.Route,
@@ -59,14 +60,14 @@ func newRecord(now pinned, who *auth.Principal, rule, method string, q policy.Re
 
 // asked begins the record of one of the exchange's questions. It is handed over
 // only when the exchange ends, so that it carries the request's stages.
-func (x *exchange) asked(now pinned, rule, method string, q policy.Request) *policy.Record {
+func (x *exchange) asked(now pinned, rule, method string, q policy.Request) *decisionlog.Record {
 	r := newRecord(now, x.principal, rule, method, q)
 	x.records = append(x.records, r)
 	return r
 }
 
 // recordOne records the decision on one thing.
-func (x *exchange) recordOne(now pinned, rule string, q policy.Question, name policy.Name, d policy.Decision) *policy.Record {
+func (x *exchange) recordOne(now pinned, rule string, q policy.Question, name policy.Name, d policy.Decision) *decisionlog.Record {
 	r := x.asked(now, rule, q.Method, q.Request)
 	r.Thing, r.Allowed, r.Code, r.Err = name, d.Allowed, d.Code, d.Err
 	return r
@@ -77,7 +78,7 @@ func (x *exchange) recordOne(now pinned, rule string, q policy.Question, name po
 // list that could not be decided to its end the principal was shown nothing.
 func (x *exchange) recordList(now pinned, method string, q policy.Request, name func(i int) policy.Name, answers *policy.Answers) {
 	r := x.asked(now, ruleAllow, method, q)
-	r.List = &policy.ListSeen{Total: answers.Len()}
+	r.List = &decisionlog.ListSeen{Total: answers.Len()}
 	first := answers.First()
 	r.Code, r.Err = first.Code, first.Err
 	if answers.Unfinished != "" {

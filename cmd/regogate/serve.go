@@ -16,7 +16,7 @@ import (
 
 	"github.com/regogate/regogate/cmd/regogate/draft"
 	"github.com/regogate/regogate/gateway"
-	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 	"github.com/regogate/regogate/policies"
 	"github.com/regogate/regogate/registry/catalogue"
 	"github.com/regogate/regogate/registry/strictyaml"
@@ -64,7 +64,7 @@ func listenOn(flag string) func(*gateway.Config) {
 	}
 }
 
-func options(log *slog.Logger, records policy.Recorder) gateway.Options {
+func options(log *slog.Logger, records decisionlog.Recorder) gateway.Options {
 	return gateway.Options{Version: version, Log: log, Policies: policies.FS, Catalogue: catalogue.FS, Records: records}
 }
 
@@ -79,7 +79,7 @@ func serve(ctx context.Context, config *gateway.Config, stdout io.Writer) error 
 	if err != nil {
 		return fmt.Errorf("decision_log.file: %w: correct the path, or who may write there", err)
 	}
-	records := policy.NewLog(sink, log)
+	records := decisionlog.NewLog(sink, log)
 	err = listenAndRun(ctx, config, log, records)
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
@@ -89,7 +89,7 @@ func serve(ctx context.Context, config *gateway.Config, stdout io.Writer) error 
 // flushTimeout is how long the last decision records have to be written.
 const flushTimeout = 10 * time.Second
 
-func listenAndRun(ctx context.Context, config *gateway.Config, log *slog.Logger, records policy.Recorder) error {
+func listenAndRun(ctx context.Context, config *gateway.Config, log *slog.Logger, records decisionlog.Recorder) error {
 	g, err := gateway.New(ctx, *config, options(log, records))
 	if err != nil {
 		return fmt.Errorf("%w\nregogate serve --check lists everything that is wrong", err)
@@ -110,7 +110,7 @@ func recordSink(c gateway.DecisionLog, stdout io.Writer) (io.WriteCloser, error)
 	case "-":
 		return nopCloser{stdout}, nil
 	}
-	return policy.OpenLogFile(c.File)
+	return decisionlog.OpenLogFile(c.File)
 }
 
 type nopCloser struct{ io.Writer }

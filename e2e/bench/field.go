@@ -15,7 +15,7 @@ import (
 
 	"github.com/regogate/regogate/e2e/world"
 	"github.com/regogate/regogate/gateway/auth/mint"
-	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 )
 
 // Who calls and lists. Admin sees all tools, developer some.
@@ -184,11 +184,11 @@ func (f *field) startGate(record bool) error {
 	if !record {
 		return g.start(f)
 	}
-	sink, err := policy.OpenLogFile(filepath.Join(f.dir, "decisions.jsonl"))
+	sink, err := decisionlog.OpenLogFile(filepath.Join(f.dir, "decisions.jsonl"))
 	if err != nil {
 		return err
 	}
-	decisions := policy.NewLog(sink, g.log)
+	decisions := decisionlog.NewLog(sink, g.log)
 	g.records, g.stats = decisions, decisions.Stats
 	g.finish = func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -214,4 +214,4 @@ func (f *field) close() error {
 // discard is a decision log that nobody wants.
 type discard struct{}
 
-func (discard) Record(*policy.Record) bool { return true }
+func (discard) Record(*decisionlog.Record) bool { return true }

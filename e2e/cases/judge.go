@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/mcp"
-	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 )
 
 // judge returns what is not as the step expects. other is the outcome that
@@ -180,7 +180,7 @@ func (o *outcome) judgeTrace() (problems []string) {
 	return problems
 }
 
-func (want *Record) check(r *policy.Record) []string {
+func (want *Record) check(r *decisionlog.Record) []string {
 	var list []string
 	if r.List != nil {
 		list = []string{}

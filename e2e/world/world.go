@@ -23,7 +23,7 @@ import (
 	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/auth/mint"
 	"github.com/regogate/regogate/gateway/mcp"
-	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 	"github.com/regogate/regogate/gateway/upstream"
 	"github.com/regogate/regogate/policies"
 	"github.com/regogate/regogate/registry"
@@ -265,11 +265,11 @@ func (w *World) Close() error {
 // Records is a recorder that keeps decision records in memory.
 type Records struct {
 	mu   sync.Mutex
-	list []*policy.Record
+	list []*decisionlog.Record
 }
 
 // Record keeps r.
-func (r *Records) Record(record *policy.Record) bool {
+func (r *Records) Record(record *decisionlog.Record) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list = append(r.list, record)
@@ -277,7 +277,7 @@ func (r *Records) Record(record *policy.Record) bool {
 }
 
 // All returns the records so far, oldest first.
-func (r *Records) All() []*policy.Record {
+func (r *Records) All() []*decisionlog.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.list)

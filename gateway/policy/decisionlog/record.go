@@ -1,4 +1,5 @@
-package policy
+// Package decisionlog puts every decision on record.
+package decisionlog
 
 import (
 	"bytes"
@@ -13,6 +14,8 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/google/uuid"
+
+	"github.com/regogate/regogate/gateway/policy"
 )
 
 // Recorder takes the record of every decision. Record never blocks. It reports
@@ -33,36 +36,28 @@ type Record struct {
 
 	Rule    string // the gate that decided: allow or call
 	Method  string
-	Thing   Name      // zero for a list
-	List    *ListSeen // nil for one thing
+	Thing   policy.Name // zero for a list
+	List    *ListSeen   // nil for one thing
 	Issuer  string
 	Subject string
-	Client  Client
+	Client  policy.Client
 	Address string // of the client
 	Route   string
 
 	Allowed bool
 	Code    string // Decision.Code, or a reason of the gateway's own such as registry_stale
 	Err     error  // Decision.Err
-	Explanation
+	policy.Explanation
 
 	PolicyRevision   string
 	RegistryRevision string
 	Stages           []Stage
 }
 
-// Name identifies a thing. Name is the server's own name of a tool or a prompt,
-// the URI or the URI template of a resource, and "" of a server. A name without
-// one of the kinds is not written down.
-type Name struct {
-	Kind         Kind
-	Server, Name string
-}
-
 // ListSeen is the outcome for a list: of how many items which were allowed.
 type ListSeen struct {
 	Total   int
-	Allowed []Name
+	Allowed []policy.Name
 }
 
 // Stage is how long one stage of the request took, such as auth or allow.
@@ -164,7 +159,7 @@ type eventList struct {
 // byServer is names by the server that they belong to.
 type byServer map[string][]string
 
-func (b *byServer) add(n Name) {
+func (b *byServer) add(n policy.Name) {
 	if *b == nil {
 		*b = byServer{}
 	}
@@ -245,15 +240,15 @@ func appendVisible(dst, line []byte) []byte {
 	return dst
 }
 
-func (in *eventInput) name(n Name) {
+func (in *eventInput) name(n policy.Name) {
 	switch n.Kind {
-	case KindTool:
+	case policy.KindTool:
 		in.Tool = &eventNamed{text(n.Server), text(n.Name)}
-	case KindResource:
+	case policy.KindResource:
 		in.Resource = &eventResource{text(n.Server), fit(n.Name, maxURI)}
-	case KindPrompt:
+	case policy.KindPrompt:
 		in.Prompt = &eventNamed{text(n.Server), text(n.Name)}
-	case KindServer:
+	case policy.KindServer:
 		in.Server = &eventServer{text(n.Server)}
 	}
 }
@@ -269,13 +264,13 @@ func (l *ListSeen) event() eventList {
 	}
 	for _, n := range l.Allowed {
 		switch n.Kind {
-		case KindTool:
+		case policy.KindTool:
 			out.Tools.add(n)
-		case KindResource:
+		case policy.KindResource:
 			out.Resources.add(n)
-		case KindPrompt:
+		case policy.KindPrompt:
 			out.Prompts.add(n)
-		case KindServer:
+		case policy.KindServer:
 			out.Servers = append(out.Servers, n.Server)
 		}
 	}
@@ -306,3 +301,14 @@ func (r *Record) weight() int64 {
 func text(s string) string { return fit(s, maxText) }
 
 func fit(s string, max int) string { return shorten(strings.ToValidUTF8(s, "\uFFFD"), max) }
+
+// shorten cuts s to at most max bytes, at a character, and marks the cut.
+func shorten(s string, max int) string {
+	if len(s) <= max {
+		return s
+	}
+	for max > 0 && !utf8.RuneStart(s[max]) {
+		max--
+	}
+	return s[:max] + "…"
+}

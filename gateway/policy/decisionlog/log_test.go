@@ -1,4 +1,4 @@
-package policy
+package decisionlog
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/regogate/regogate/gateway/policy"
 )
 
 // sink is a writer whose every Write waits for a turn and may fail.
@@ -58,7 +60,7 @@ func all(p []byte) (int, error)  { return len(p), nil }
 func half(p []byte) (int, error) { return len(p) / 2, errors.New("no space left on device") }
 
 func record(n int) *Record {
-	return &Record{ID: fmt.Sprint(n), Rule: "allow", Thing: Name{Kind: KindTool}}
+	return &Record{ID: fmt.Sprint(n), Rule: "allow", Thing: policy.Name{Kind: policy.KindTool}}
 }
 
 func ids(n int) (out []string) {
@@ -154,7 +156,7 @@ func TestLogOverflows(t *testing.T) {
 func TestLogWeight(t *testing.T) {
 	s := &sink{turns: make(chan func([]byte) (int, error))}
 	l := NewLog(s, discard())
-	big := &Record{ID: "big", List: &ListSeen{Allowed: make([]Name, 100_000)}}
+	big := &Record{ID: "big", List: &ListSeen{Allowed: make([]policy.Name, 100_000)}}
 	kept := 0
 	for range 100 {
 		if l.Record(big) {

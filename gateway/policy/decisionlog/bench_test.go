@@ -1,0 +1,13 @@
+package decisionlog
+
+import "testing"
+
+func BenchmarkRecordLine(b *testing.B) {
+	r := whole()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := r.appendLine(nil); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
