@@ -44,6 +44,7 @@ type exchange struct {
 	cause   error
 	thing   string // what the request is about, as the client knows it; for the log
 	records []*decisionlog.Record
+	release func()   // gives back what was reserved for the records; nil without
 	leave   func()   // gives the place among the principal's requests back, once
 	later   []func() // what the records still need, and the client does not wait for
 }

@@ -195,6 +195,7 @@ func (g *Gateway) Run(ctx context.Context, l net.Listener) error {
 		}
 	}
 	_ = server.Close()
+	g.flush()
 	stop()
 	if e := parts.Wait(); e != nil && !errors.Is(e, context.Canceled) {
 		err = errors.Join(err, e)

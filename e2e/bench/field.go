@@ -184,11 +184,12 @@ func (f *field) startGate(record bool) error {
 	if !record {
 		return g.start(f)
 	}
-	sink, err := decisionlog.OpenLogFile(filepath.Join(f.dir, "decisions.jsonl"))
+	sink, err := decisionlog.OpenFile(filepath.Join(f.dir, "decisions.jsonl"), 100<<20, 1)
 	if err != nil {
 		return err
 	}
-	decisions := decisionlog.NewLog(sink, g.log)
+	decisions := decisionlog.New(decisionlog.Options{Log: g.log})
+	decisions.Attach("file", sink)
 	g.records, g.stats = decisions, decisions.Stats
 	g.finish = func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -215,3 +216,4 @@ func (f *field) close() error {
 type discard struct{}
 
 func (discard) Record(*decisionlog.Record) bool { return true }
+func (discard) Reserve() (func(), bool)         { return func() {}, true }

@@ -23,8 +23,8 @@ type gate struct {
 	url     string
 	log     *slog.Logger
 	records decisionlog.Recorder
-	stats   func() decisionlog.LogStats // nil without a decision log
-	finish  func() error                // closes the logs when nobody writes to them any more
+	stats   func() decisionlog.Stats // nil without a decision log
+	finish  func() error             // closes the logs when nobody writes to them any more
 }
 
 // start runs the gateway until the field is closed, and returns when it knows

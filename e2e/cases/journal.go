@@ -30,7 +30,8 @@ type journal struct {
 
 func newJournal() *journal {
 	j := &journal{requests: map[string]map[string]any{}}
-	j.decisions = decisionlog.NewLog((*decisionSink)(j), j.logger())
+	j.decisions = decisionlog.New(decisionlog.Options{Log: j.logger()})
+	j.decisions.Attach("journal", (*decisionSink)(j))
 	return j
 }
 
@@ -80,6 +81,9 @@ func (j *journal) Record(r *decisionlog.Record) bool {
 	return j.decisions.Record(r)
 }
 
+// Reserve implements decisionlog.Recorder.
+func (j *journal) Reserve() (release func(), ok bool) { return j.decisions.Reserve() }
+
 // request waits for the log line of a request, which comes after its records:
 // from then on everything that it left behind is there.
 func (j *journal) request(ctx context.Context, id string) (map[string]any, error) {
@@ -106,7 +110,7 @@ func (j *journal) recordsOf(id string) []*decisionlog.Record {
 	defer j.mu.Unlock()
 	var out []*decisionlog.Record
 	for _, r := range j.records {
-		if r.RequestID == id {
+		if r.Request.ID == id {
 			out = append(out, r)
 		}
 	}
@@ -146,7 +150,7 @@ func (j *journal) faults(secrets []string) []string {
 		}
 	}
 	for _, r := range j.records {
-		if r.ID == "" || r.PolicyRevision == "" || r.RegistryRevision == "" {
+		if r.ID == "" || r.PolicyRevision() == "" || r.RegistryRevision == "" {
 			out = append(out, fmt.Sprintf("a record lacks its id or a revision: %+v", r))
 		}
 	}

@@ -184,13 +184,13 @@ func (want *Record) check(r *decisionlog.Record) []string {
 	var list []string
 	if r.List != nil {
 		list = []string{}
-		for _, t := range r.List.Allowed {
+		for _, t := range r.List.Names(true) {
 			list = append(list, t.Server+"/"+t.Name)
 		}
 	}
 	got := Record{Rule: r.Rule, List: list, Allowed: r.Allowed, Code: r.Code, Reasons: r.Reasons}
 	if r.List == nil {
-		got.Tool = r.Thing.Server + "/" + r.Thing.Name
+		got.Tool = r.Thing().Server + "/" + r.Thing().Name
 	}
 	if want.Reasons == nil {
 		got.Reasons = nil

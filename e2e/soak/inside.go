@@ -43,6 +43,7 @@ type look struct {
 type forgetful struct{}
 
 func (forgetful) Record(*decisionlog.Record) bool { return true }
+func (forgetful) Reserve() (func(), bool)         { return func() {}, true }
 
 // serveGateway is the process whose goroutines and memory are looked at: a
 // gateway and nothing else. It prints its address, answers each line on in with

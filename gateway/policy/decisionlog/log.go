@@ -1,205 +1,308 @@
 package decisionlog
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
+	"maps"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
+
+	"github.com/regogate/regogate/gateway/policy"
 )
 
-// Limits of a Log.
+// Limits of a Log. What is reserved counts as if it was there.
 const (
-	maxQueued   = 16_384   // records that wait
-	maxQueue    = 32 << 20 // bytes that these may weigh
-	maxBuffer   = 64 << 10 // bytes that are collected for one write
-	writeRetry  = 500 * time.Millisecond
-	dropsNotice = 10 * time.Second
+	maxQueued  = 16_384   // records that wait to be encoded
+	maxQueue   = 32 << 20 // bytes that these may weigh
+	maxPending = 32 << 20 // bytes of lines that wait for one sink
+	reserve    = 8 << 10  // bytes of lines to be expected of one reservation
+
+	notice = 10 * time.Second // between two messages about the same
 )
 
-// Log is a Recorder that writes records as lines of JSON, in the order in which
-// they came. A sink that fails or is slow holds up nobody: records wait, within
-// bounds, until it works again. Those that find no room are counted and told.
+// Options of a Log.
+type Options struct {
+	Log    *slog.Logger
+	Labels map[string]string // of the process, in every event
+	// FailClosed has Reserve refuse what could not be put on record, and then never
+	// drops a record that was reserved.
+	FailClosed bool
+	Paths      policy.MaskPaths
+	// Local masks and drops where the policy that decided has no rule for it.
+	Local *policy.Masker
+}
+
+// Log is a Recorder that gives records as lines of JSON to its sinks, to each in
+// the order in which they came. A sink that fails or is slow holds up nobody, and
+// no other sink: lines wait, within bounds, until it works again. Those that find
+// no room are counted and told.
 type Log struct {
-	sink io.Writer
-	log  *slog.Logger
+	log        *slog.Logger
+	failClosed bool
+	encoder    *encoder
 
-	mu     sync.RWMutex // guards closed, and closing the channels
-	closed bool
-	queue  chan *Record
+	mu       sync.Mutex // guards what follows
+	sinks    []*sink
+	queue    []entry
+	weight   int64 // bytes in the queue
+	reserved int64
+	closed   bool
+
+	wake   chan struct{} // holds one: there may be something in the queue
 	giveUp chan struct{} // closed when nobody waits for the rest any more
-	done   chan struct{} // closed when the writer has ended
+	done   chan struct{} // closed when the encoder has ended
 
-	waiting atomic.Int64 // records taken and not yet written or lost
-	weight  atomic.Int64 // bytes in the queue
-	written atomic.Int64
-	dropped atomic.Int64
-	failed  atomic.Int64
-	told    atomic.Int64 // when drops were told last, Unix nanoseconds
+	dropped    atomic.Int64
+	maskErrors atomic.Int64
+	told       occasion // that records are dropped
+	warned     occasion // that masks fail
 }
 
-// LogStats counts records since the start.
-type LogStats struct {
+// entry is a record, or a mark: something to do when all before it is done.
+type entry struct {
+	record *Record
+	mark   *sync.WaitGroup
+}
+
+// Stats counts since the start.
+type Stats struct {
+	Dropped    int64 // records that found no room before they were encoded
+	Waiting    int64 // records to be encoded, now
+	MaskErrors int64 // events that could not be masked as the policy says
+	Sinks      []SinkStats
+}
+
+// SinkStats counts the lines of one sink since the start.
+type SinkStats struct {
+	Name    string
 	Written int64 // taken by the sink
-	Dropped int64 // lost
+	Dropped int64 // lost: they found no room, or the sink would never take them
 	Waiting int64 // for the sink, now
+	Bytes   int64 // of those that wait
 	Failed  int64 // writes that failed and were tried again
+	Failing bool  // the last write failed
 }
 
-// NewLog starts a Log that writes to sink, one Write at a time. The caller closes
-// the Log, then the sink.
-func NewLog(sink io.Writer, log *slog.Logger) *Log {
+// New starts a Log without sinks, which takes every record and does nothing with
+// it. The caller closes it.
+func New(o Options) *Log {
 	l := &Log{
-		sink:   sink,
-		log:    log,
-		queue:  make(chan *Record, maxQueued),
-		giveUp: make(chan struct{}),
-		done:   make(chan struct{}),
+		log: o.Log, failClosed: o.FailClosed,
+		encoder: newEncoder(maps.Clone(o.Labels), newMasking(o.Paths, o.Local)),
+		wake:    make(chan struct{}, 1), giveUp: make(chan struct{}), done: make(chan struct{}),
 	}
 	go l.run()
 	return l
 }
 
-// OpenLogFile opens a file to append records to. Where it is missing it is
-// created, readable by its owner alone. A named pipe is an error as long as
-// nobody reads it.
-func OpenLogFile(path string) (*os.File, error) {
-	// Without O_NONBLOCK, opening a pipe would wait for a reader.
-	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY|syscall.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("open the decision log: %w", err)
+// Attach adds a sink that gets everything that is recorded from now on, in
+// Writes of one or more whole lines, one Write at a time. A Write that takes less
+// is repeated with the rest. The name is for logs and Stats. w is not closed.
+func (l *Log) Attach(name string, w io.Writer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.sinks = append(l.sinks, newSink(name, w, l.failClosed, l.log, l.giveUp))
 	}
-	return f, nil
 }
 
 // Record implements Recorder.
 func (l *Log) Record(r *Record) bool {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	if l.closed || l.weight.Load() > maxQueue {
-		l.drop(1)
-		return false
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.sinks) == 0 && !l.closed {
+		return true
 	}
 	weight := r.weight()
-	l.waiting.Add(1)
-	l.weight.Add(weight)
-	select {
-	case l.queue <- r:
-		return true
-	default:
-		l.waiting.Add(-1)
-		l.weight.Add(-weight)
+	full := len(l.queue) >= maxQueued || l.weight+weight > maxQueue
+	if l.closed || full && !l.failClosed {
 		l.drop(1)
 		return false
 	}
+	l.weight += weight
+	l.queue = append(l.queue, entry{record: r})
+	l.signal()
+	return true
+}
+
+// signal wakes the encoder. l.mu is held.
+func (l *Log) signal() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Reserve implements Recorder. Under Options.FailClosed there is no room while a
+// sink fails, nor where records wait up to the bounds.
+func (l *Log) Reserve() (release func(), ok bool) {
+	if !l.failClosed {
+		return nothing, true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed || int64(len(l.queue))+l.reserved >= maxQueued || l.weight+l.reserved*reserve > maxQueue {
+		return nil, false
+	}
+	for _, s := range l.sinks {
+		if !s.room(l.reserved * reserve) {
+			return nil, false
+		}
+	}
+	l.reserved++
+	return l.release, true
+}
+
+func nothing() {}
+
+func (l *Log) release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.reserved--
 }
 
 // Stats may be called at any time.
-func (l *Log) Stats() LogStats {
-	return LogStats{
-		Written: l.written.Load(),
-		Dropped: l.dropped.Load(),
-		Waiting: l.waiting.Load(),
-		Failed:  l.failed.Load(),
+func (l *Log) Stats() Stats {
+	l.mu.Lock()
+	sinks, waiting := l.sinks, int64(len(l.queue))
+	l.mu.Unlock()
+	s := Stats{Dropped: l.dropped.Load(), Waiting: waiting, MaskErrors: l.maskErrors.Load()}
+	for _, sink := range sinks {
+		s.Sinks = append(s.Sinks, sink.stats())
+	}
+	return s
+}
+
+// Flush waits until every sink has taken what was recorded before, or until ctx
+// is done; its error says that then.
+func (l *Log) Flush(ctx context.Context) error {
+	var mark sync.WaitGroup
+	l.mu.Lock()
+	if !l.closed {
+		mark.Add(1)
+		l.queue = append(l.queue, entry{mark: &mark})
+		l.signal()
+	}
+	l.mu.Unlock()
+	flushed := make(chan struct{})
+	go func() {
+		mark.Wait()
+		close(flushed)
+	}()
+	select {
+	case <-flushed:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("flush the decision log: %w", ctx.Err())
 	}
 }
 
-// Close takes no more records and writes those that wait. When ctx is done first
-// it gives up the rest and says in its error how many they are; a Write that
-// never returns keeps its goroutine then. Closing again does the same again.
+// Close takes no more records and has the sinks take those that wait. When ctx is
+// done first it gives up the rest and says in its error how many lines of which
+// sink they are; a Write that never returns keeps its goroutine then. Closing
+// again does the same again.
 func (l *Log) Close(ctx context.Context) error {
 	l.mu.Lock()
 	if !l.closed {
 		l.closed = true
-		close(l.queue)
+		l.signal()
 	}
+	sinks := l.sinks
 	l.mu.Unlock()
-	select {
-	case <-l.done:
-		return nil
-	case <-ctx.Done():
+	ended := append(make([]<-chan struct{}, 0, 1+len(sinks)), l.done)
+	for _, s := range sinks {
+		ended = append(ended, s.done)
+	}
+	for _, done := range ended {
+		select {
+		case <-done:
+			continue
+		case <-ctx.Done():
+		}
+		return l.abandon(ctx.Err(), sinks)
+	}
+	return nil
+}
+
+func (l *Log) abandon(cause error, sinks []*sink) error {
+	var errs []error
+	waiting := l.Stats().Waiting
+	for _, s := range sinks {
+		if n := s.stats().Waiting + waiting; n > 0 {
+			errs = append(errs, fmt.Errorf("close the decision log with %d records not written to %s: %w", n, s.name, cause))
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.givenUp() {
-		close(l.giveUp)
-	}
-	return fmt.Errorf("close the decision log with %d records not written: %w", l.waiting.Load(), ctx.Err())
-}
-
-func (l *Log) givenUp() bool {
 	select {
 	case <-l.giveUp:
-		return true
 	default:
-		return false
+		close(l.giveUp)
 	}
+	return errors.Join(errs...)
 }
 
-// run collects as many records for one write as are there.
+// run encodes what is recorded.
 func (l *Log) run() {
 	defer close(l.done)
-	var buf []byte
-	var records int64
-	for r := range l.queue {
-		l.weight.Add(-r.weight())
-		var err error
-		if buf, err = r.appendLine(buf); err != nil {
-			l.settle(0, 1)
-			l.log.Error("cannot encode a decision record", "decision_id", r.ID, "error", err)
-		} else {
-			records++
+	for range l.wake {
+		l.mu.Lock()
+		entries, sinks, closed := l.queue, l.sinks, l.closed
+		l.queue = nil
+		l.mu.Unlock()
+		for _, e := range entries {
+			l.encode(e, sinks)
 		}
-		if len(l.queue) > 0 && len(buf) < maxBuffer {
-			continue
-		}
-		rest := l.write(buf)
-		lost := int64(bytes.Count(rest, []byte("\n")))
-		l.settle(records-lost, lost)
-		buf, records = buf[:0], 0
-	}
-}
-
-// write returns what the sink did not take before it was given up.
-func (l *Log) write(buf []byte) (rest []byte) {
-	for failures := 0; len(buf) > 0 && !l.givenUp(); failures++ {
-		if failures > 0 {
-			select {
-			case <-l.giveUp:
-				continue
-			case <-time.After(writeRetry):
+		if closed {
+			for _, s := range sinks {
+				s.close()
 			}
-		}
-		n, err := l.sink.Write(buf)
-		if buf = buf[n:]; len(buf) == 0 {
-			break
-		}
-		l.failed.Add(1)
-		if failures == 0 {
-			l.log.Error("cannot write decision records, trying again", "every", writeRetry, "error", err)
+			return
 		}
 	}
-	return buf
 }
 
-func (l *Log) settle(written, lost int64) {
-	l.waiting.Add(-written - lost)
-	l.written.Add(written)
-	if lost > 0 {
-		l.drop(lost)
+func (l *Log) encode(e entry, sinks []*sink) {
+	if e.mark != nil {
+		for _, s := range sinks {
+			e.mark.Add(1)
+			s.push(nil, e.mark)
+		}
+		e.mark.Done()
+		return
 	}
+	line, maskFailed := l.encoder.line(context.Background(), e.record)
+	if maskFailed {
+		n := l.maskErrors.Add(1)
+		if l.warned.now() {
+			l.log.Error("decision events could not be masked: they were cut down to method and names", "total", n, "decision_id", e.record.ID)
+		}
+	}
+	for _, s := range sinks {
+		if line != nil {
+			s.push(line, nil)
+		}
+	}
+	l.mu.Lock()
+	l.weight -= e.record.weight()
+	l.mu.Unlock()
 }
 
 // drop counts records that are lost, and tells of them now and then.
 func (l *Log) drop(n int64) {
-	dropped := l.dropped.Add(n)
-	now, last := time.Now().UnixNano(), l.told.Load()
-	if now-last >= int64(dropsNotice) && l.told.CompareAndSwap(last, now) {
-		l.log.Error("decision records are lost", "dropped_total", dropped, "waiting", l.waiting.Load())
+	if dropped := l.dropped.Add(n); l.told.now() {
+		l.log.Error("decision records are lost: they come faster than they can be encoded, or after the end", "dropped_total", dropped)
 	}
+}
+
+// occasion is what is worth telling only now and then.
+type occasion struct{ last atomic.Int64 }
+
+func (o *occasion) now() bool {
+	now, last := time.Now().UnixNano(), o.last.Load()
+	return now-last >= int64(notice) && o.last.CompareAndSwap(last, now)
 }

@@ -1,0 +1,143 @@
+package decisionlog
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+)
+
+// Limits of one event. Who asks chooses the length of most texts in it.
+const (
+	maxText  = 4 << 10   // bytes of one text; a longer one is cut and ends in …
+	maxInput = 128 << 10 // bytes of an input; a larger one is left out but for what it names
+)
+
+// appendValue appends a value as JSON, objects and sets sorted, and reports
+// whether a text had to be cut.
+func appendValue(dst []byte, v ast.Value) (out []byte, cut bool) {
+	switch v := v.(type) {
+	case ast.Boolean:
+		return strconv.AppendBool(dst, bool(v)), false
+	case ast.Number:
+		return append(dst, v...), false
+	case ast.String:
+		return appendCut(dst, string(v))
+	case *ast.Array:
+		return appendAll(dst, v.Foreach)
+	case ast.Set:
+		return appendAll(dst, func(each func(*ast.Term)) { slices.Values(v.Slice())(func(t *ast.Term) bool { each(t); return true }) })
+	case ast.Object:
+		dst = append(dst, '{')
+		v.Foreach(func(key, value *ast.Term) {
+			if dst[len(dst)-1] != '{' {
+				dst = append(dst, ',')
+			}
+			name, ok := key.Value.(ast.String)
+			if !ok {
+				name = ast.String(key.String())
+			}
+			var c bool
+			dst, c = appendCut(dst, string(name))
+			cut = cut || c
+			dst, c = appendValue(append(dst, ':'), value.Value)
+			cut = cut || c
+		})
+		return append(dst, '}'), cut
+	}
+	return append(dst, "null"...), false
+}
+
+func appendAll(dst []byte, foreach func(func(*ast.Term))) (out []byte, cut bool) {
+	dst = append(dst, '[')
+	foreach(func(t *ast.Term) {
+		if dst[len(dst)-1] != '[' {
+			dst = append(dst, ',')
+		}
+		var c bool
+		dst, c = appendValue(dst, t.Value)
+		cut = cut || c
+	})
+	return append(dst, ']'), cut
+}
+
+func appendCut(dst []byte, s string) (out []byte, cut bool) {
+	if len(s) <= maxText {
+		return appendText(dst, s), false
+	}
+	return appendText(dst, shorten(s, maxText)), true
+}
+
+// appendText appends a string with every character escaped that does not show or
+// makes a line read otherwise than it is: who asks chooses names. What is no
+// UTF-8 is replaced.
+func appendText(dst []byte, s string) []byte {
+	if plain(s) {
+		return append(append(append(dst, '"'), s...), '"')
+	}
+	dst = append(dst, '"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			dst = append(dst, '\\', byte(r))
+		case r == '\n':
+			dst = append(dst, '\\', 'n')
+		case unicode.IsPrint(r):
+			dst = utf8.AppendRune(dst, r)
+		case r > 0xFFFF:
+			high, low := utf16.EncodeRune(r)
+			dst = fmt.Appendf(dst, `\u%04x\u%04x`, high, low)
+		default:
+			dst = fmt.Appendf(dst, `\u%04x`, r)
+		}
+	}
+	return append(dst, '"')
+}
+
+func plain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
+
+// appendMember appends one member to an object that is open, value being JSON.
+func appendMember(dst []byte, name string, value []byte) []byte {
+	dst = appendText(separate(dst), name)
+	return append(append(dst, ':'), value...)
+}
+
+// separate appends a comma where a member or an element precedes.
+func separate(dst []byte) []byte {
+	if n := len(dst); n > 0 && dst[n-1] != '{' && dst[n-1] != '[' {
+		return append(dst, ',')
+	}
+	return dst
+}
+
+func appendTexts(dst []byte, texts []string) []byte {
+	dst = append(dst, '[')
+	for _, s := range texts {
+		dst = appendText(separate(dst), s)
+	}
+	return append(dst, ']')
+}
+
+func appendInt(dst []byte, n int) []byte { return strconv.AppendInt(dst, int64(n), 10) }
+
+// shorten cuts s to at most max bytes, at a character, and marks the cut.
+func shorten(s string, max int) string {
+	if len(s) <= max {
+		return s
+	}
+	for max > 0 && !utf8.RuneStart(s[max]) {
+		max--
+	}
+	return s[:max] + "…"
+}
