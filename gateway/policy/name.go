@@ -54,3 +54,20 @@ func textOf(t *ast.Term) string {
 	s, _ := t.Value.(ast.String)
 	return string(s)
 }
+
+// Parts are what a question is made of besides its method and its request: the
+// claims, and the thing, nil where there is no item, as for a list. ok is false
+// where it lacks something that it cannot be asked without. Nobody may modify
+// them.
+func (q *Question) Parts() (claims, thing ast.Value, ok bool) {
+	if q.Method == "" || q.Subject == nil || q.Subject.claims == nil || q.Item != nil && q.Item.entry[1] == nil {
+		return nil, nil, false
+	}
+	if q.Item != nil {
+		thing = q.Item.entry[1].Value
+	}
+	return q.Subject.claims.Value, thing, true
+}
+
+// Value is the request as it stands in the input.
+func (r *Request) Value() ast.Value { return r.term().Value }

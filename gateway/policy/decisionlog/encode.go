@@ -1,7 +1,9 @@
 package decisionlog
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"unicode"
@@ -30,19 +32,20 @@ func appendValue(dst []byte, v ast.Value) (out []byte, cut bool) {
 	case *ast.Array:
 		return appendAll(dst, v.Foreach)
 	case ast.Set:
-		return appendAll(dst, func(each func(*ast.Term)) { slices.Values(v.Slice())(func(t *ast.Term) bool { each(t); return true }) })
+		return appendAll(dst, func(each func(*ast.Term)) {
+			for _, t := range v.Slice() {
+				each(t)
+			}
+		})
 	case ast.Object:
 		dst = append(dst, '{')
 		v.Foreach(func(key, value *ast.Term) {
-			if dst[len(dst)-1] != '{' {
-				dst = append(dst, ',')
-			}
 			name, ok := key.Value.(ast.String)
 			if !ok {
 				name = ast.String(key.String())
 			}
 			var c bool
-			dst, c = appendCut(dst, string(name))
+			dst, c = appendCut(separate(dst), string(name))
 			cut = cut || c
 			dst, c = appendValue(append(dst, ':'), value.Value)
 			cut = cut || c
@@ -52,24 +55,50 @@ func appendValue(dst []byte, v ast.Value) (out []byte, cut bool) {
 	return append(dst, "null"...), false
 }
 
+// appendJSON is appendValue for JSON as Go values, numbers being json.Number.
+func appendJSON(dst []byte, v any) (out []byte, cut bool) {
+	switch v := v.(type) {
+	case bool:
+		return strconv.AppendBool(dst, v), false
+	case json.Number:
+		return append(dst, v...), false
+	case string:
+		return appendCut(dst, v)
+	case []any:
+		dst = append(dst, '[')
+		for _, e := range v {
+			var c bool
+			dst, c = appendJSON(separate(dst), e)
+			cut = cut || c
+		}
+		return append(dst, ']'), cut
+	case map[string]any:
+		dst = append(dst, '{')
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			var c bool
+			dst, c = appendCut(separate(dst), name)
+			cut = cut || c
+			dst, c = appendJSON(append(dst, ':'), v[name])
+			cut = cut || c
+		}
+		return append(dst, '}'), cut
+	}
+	return append(dst, "null"...), false
+}
+
 func appendAll(dst []byte, foreach func(func(*ast.Term))) (out []byte, cut bool) {
 	dst = append(dst, '[')
 	foreach(func(t *ast.Term) {
-		if dst[len(dst)-1] != '[' {
-			dst = append(dst, ',')
-		}
 		var c bool
-		dst, c = appendValue(dst, t.Value)
+		dst, c = appendValue(separate(dst), t.Value)
 		cut = cut || c
 	})
 	return append(dst, ']'), cut
 }
 
 func appendCut(dst []byte, s string) (out []byte, cut bool) {
-	if len(s) <= maxText {
-		return appendText(dst, s), false
-	}
-	return appendText(dst, shorten(s, maxText)), true
+	s, cut = shorten(s, maxText)
+	return appendText(dst, s), cut
 }
 
 // appendText appends a string with every character escaped that does not show or
@@ -132,12 +161,45 @@ func appendTexts(dst []byte, texts []string) []byte {
 func appendInt(dst []byte, n int) []byte { return strconv.AppendInt(dst, int64(n), 10) }
 
 // shorten cuts s to at most max bytes, at a character, and marks the cut.
-func shorten(s string, max int) string {
+func shorten(s string, max int) (short string, cut bool) {
 	if len(s) <= max {
-		return s
+		return s, false
 	}
 	for max > 0 && !utf8.RuneStart(s[max]) {
 		max--
 	}
-	return s[:max] + "…"
+	return s[:max] + "…", true
 }
+
+// writing puts members down as JSON, in an object that is open.
+type writing struct{ dst []byte }
+
+func (w *writing) name(name string) {
+	w.dst = append(appendText(separate(w.dst), name), ':')
+}
+
+func (w *writing) text(name, value string) {
+	if value != "" {
+		w.name(name)
+		w.dst = appendText(w.dst, value)
+	}
+}
+
+func (w *writing) texts(name string, values []string) {
+	if len(values) > 0 {
+		w.name(name)
+		w.dst = appendTexts(w.dst, values)
+	}
+}
+
+func (w *writing) number(name string, value int64) {
+	w.name(name)
+	w.dst = strconv.AppendInt(w.dst, value, 10)
+}
+
+func (w *writing) open(name string) {
+	w.name(name)
+	w.dst = append(w.dst, '{')
+}
+
+func (w *writing) close() { w.dst = append(w.dst, '}') }

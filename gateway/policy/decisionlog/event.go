@@ -1,14 +1,15 @@
 package decisionlog
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
-	"github.com/open-policy-agent/opa/v1/ast"
 
 	"github.com/regogate/regogate/gateway/policy"
 )
@@ -19,17 +20,31 @@ type encoder struct {
 	masking masking
 	// lists remembers results: the same list is judged again and again.
 	lists *simplelru.LRU[List, []byte]
+	// subjects and items remember the parts of inputs that many events share.
+	subjects *simplelru.LRU[*policy.Subject, part]
+	items    *simplelru.LRU[*policy.Item, part]
 }
+
+// part is JSON of an input.
+type part struct {
+	json []byte
+	cut  bool
+}
+
+// maxParts is how many subjects and items are remembered, of up to maxPart bytes.
+const (
+	maxParts = 512
+	maxPart  = 8 << 10
+)
 
 // maxLists is how many results are remembered.
 const maxLists = 64
 
 func newEncoder(labels map[string]string, m masking) *encoder {
-	lists, err := simplelru.NewLRU[List, []byte](maxLists, nil)
-	if err != nil {
-		panic(err) // the size is a positive constant
+	e := &encoder{
+		labels: []byte{'{'}, masking: m, lists: remember[List, []byte](maxLists),
+		subjects: remember[*policy.Subject, part](maxParts), items: remember[*policy.Item, part](maxParts),
 	}
-	e := &encoder{labels: []byte{'{'}, masking: m, lists: lists}
 	for _, name := range slices.Sorted(maps.Keys(labels)) {
 		e.labels = appendMember(e.labels, name, appendText(nil, labels[name]))
 	}
@@ -37,28 +52,48 @@ func newEncoder(labels map[string]string, m masking) *encoder {
 	return e
 }
 
+func remember[K comparable, V any](most int) *simplelru.LRU[K, V] {
+	kept, err := simplelru.NewLRU[K, V](most, nil)
+	if err != nil {
+		panic(err) // the sizes are positive constants
+	}
+	return kept
+}
+
 // event is a record on its way to a line.
 type event struct {
 	*Record
-	labels []byte // JSON
-	input  ast.Value
-	// result is JSON; nil where it is removed.
-	result         []byte
+	input          []byte // JSON; nil where there is none
+	result         []byte // JSON; nil where there is none
+	cut            bool   // the input is not there in full
 	erased, masked []string
 	maskError      string
-	truncated      []string
 }
 
 // line returns the record as one line of JSON, nil where the policy drops it.
 func (e *encoder) line(ctx context.Context, r *Record) (line []byte, maskFailed bool) {
-	v := &event{Record: r, labels: e.labels, result: e.result(r)}
-	if r.Cut {
-		v.truncated = []string{argumentsPath}
-	}
-	if drop := e.masking.apply(ctx, v); drop {
+	v := &event{Record: r, result: e.result(r)}
+	if drop := e.mask(ctx, v); drop {
 		return nil, false
 	}
-	return append(v.appendTo(make([]byte, 0, 1024), v.appendInput()), '\n'), v.maskError != ""
+	if len(v.input) > maxInput {
+		v.input, v.cut = v.named(), true
+	}
+	w := &writing{dst: make([]byte, 0, 1024+len(v.input)+len(v.result))}
+	w.dst = appendMember(append(w.dst, '{'), "labels", e.labels)
+	v.before(w)
+	for _, document := range []struct {
+		name  string
+		value []byte
+	}{{"input", v.input}, {"result", v.result}} {
+		if document.value != nil {
+			w.dst = appendMember(w.dst, document.name, document.value)
+		}
+	}
+	w.texts("erased", v.erased)
+	w.texts("masked", v.masked)
+	v.after(w)
+	return append(w.dst, '}', '\n'), v.maskError != ""
 }
 
 func (e *encoder) result(r *Record) []byte {
@@ -73,141 +108,105 @@ func (e *encoder) result(r *Record) []byte {
 	return result
 }
 
-// appendInput returns the input as JSON, nil where there is none.
-func (v *event) appendInput() []byte {
-	if v.input == nil {
-		return nil
-	}
-	input, cut := appendValue(nil, v.input)
-	if len(input) > maxInput {
-		input, _ = appendValue(nil, v.named())
-		cut = true
-	}
-	if cut {
-		v.truncated = append(v.truncated, "/input")
-	}
-	return input
-}
-
 // named is the least that says what was judged: the method, and the thing by its
 // name.
-func (v *event) named() ast.Value {
-	in := ast.NewObject(ast.Item(ast.InternedTerm("method"), ast.StringTerm(v.Method)))
+func (v *event) named() []byte {
 	n := v.Thing()
-	thing := ast.NewObject()
-	put := func(key, text string) { thing.Insert(ast.InternedTerm(key), ast.StringTerm(text)) }
+	out, _ := appendCut([]byte(`{"method":`), v.Method)
+	thing := []byte{'{'}
+	put := func(key, text string) {
+		text, _ = shorten(text, maxText)
+		thing = appendMember(thing, key, appendText(nil, text))
+	}
 	switch n.Kind {
 	case "":
-		return in
+		return append(out, '}')
 	case policy.KindServer:
 		put("name", n.Server)
 	case policy.KindResource:
 		put("server", n.Server)
 		put("uri", n.Name)
 	default:
-		put("server", n.Server)
 		put("name", n.Name)
+		put("server", n.Server)
 	}
-	in.Insert(ast.InternedTerm(string(n.Kind)), ast.NewTerm(thing))
-	return in
+	return append(appendMember(out, string(n.Kind), append(thing, '}')), '}')
 }
 
-// appendTo appends the event, in the order of OPA's EventV1.
-func (v *event) appendTo(dst, input []byte) []byte {
-	dst = appendMember(append(dst, '{'), "labels", v.labels)
-	dst = appendString(dst, "decision_id", v.ID)
-	dst = appendString(dst, "trace_id", v.TraceID)
-	dst = appendString(dst, "span_id", v.SpanID)
-	dst = v.appendBundles(dst)
-	dst = appendString(dst, "path", "mcp/authz/"+v.Rule)
-	dst = appendSome(dst, "input", input)
-	dst = appendSome(dst, "result", v.result)
-	dst = appendSet(dst, "erased", v.erased)
-	dst = appendSet(dst, "masked", v.masked)
+// form is how the members of an event are put down: as JSON for a line, as terms
+// for a mask. A text or texts that are empty are left out.
+type form interface {
+	text(name, value string)
+	texts(name string, values []string)
+	number(name string, value int64)
+	// Members between open and close are those of an object.
+	open(name string)
+	close()
+}
+
+// before and after are the members that stand before and after the documents, in
+// the order of OPA's EventV1.
+func (v *event) before(f form) {
+	f.text("decision_id", v.ID)
+	f.text("trace_id", v.TraceID)
+	f.text("span_id", v.SpanID)
+	if v.Snapshot != nil {
+		f.open("bundles")
+		revisions := v.Snapshot.Bundles()
+		for _, name := range slices.Sorted(maps.Keys(revisions)) {
+			f.open(name)
+			f.text("revision", revisions[name])
+			f.close()
+		}
+		f.close()
+	}
+	f.text("path", "mcp/authz/"+v.Rule)
+}
+
+func (v *event) after(f form) {
 	if v.Err != nil {
-		code := v.Code
-		if code == "" {
-			code = policy.CodeError
+		f.open("error")
+		f.text("code", cmp.Or(v.Code, policy.CodeError))
+		f.text("message", brief(v.Err))
+		f.close()
+	}
+	f.text("requested_by", v.Request.RemoteAddr)
+	f.text("timestamp", v.Time.UTC().Format(time.RFC3339Nano))
+	if len(v.Stages) > 0 {
+		f.open("metrics")
+		for _, s := range v.Stages {
+			f.number("timer_"+s.Name+"_ns", s.Took.Nanoseconds())
 		}
-		problem := appendString([]byte{'{'}, "code", code)
-		dst = appendMember(dst, "error", append(appendString(problem, "message", shorten(v.Err.Error(), maxText)), '}'))
+		f.close()
 	}
-	dst = appendString(dst, "requested_by", v.Request.RemoteAddr)
-	dst = appendMember(dst, "timestamp", v.Time.UTC().AppendFormat(nil, `"`+time.RFC3339Nano+`"`))
-	dst = v.appendMetrics(dst)
-	return append(v.appendCustom(dst), '}')
-}
-
-func (v *event) appendBundles(dst []byte) []byte {
-	if v.Snapshot == nil {
-		return dst
-	}
-	revisions := v.Snapshot.Bundles()
-	bundles := []byte{'{'}
-	for _, name := range slices.Sorted(maps.Keys(revisions)) {
-		bundles = appendMember(bundles, name, append(appendString([]byte{'{'}, "revision", revisions[name]), '}'))
-	}
-	return appendMember(dst, "bundles", append(bundles, '}'))
-}
-
-func (v *event) appendMetrics(dst []byte) []byte {
-	if len(v.Stages) == 0 {
-		return dst
-	}
-	metrics := []byte{'{'}
-	for i, s := range v.Stages {
-		if i == slices.IndexFunc(v.Stages, func(other Stage) bool { return other.Name == s.Name }) {
-			var took time.Duration
-			for _, other := range v.Stages[i:] {
-				if other.Name == s.Name {
-					took += other.Took
-				}
-			}
-			metrics = appendMember(metrics, "timer_"+s.Name+"_ns", strconv.AppendInt(nil, took.Nanoseconds(), 10))
-		}
-	}
-	return appendMember(dst, "metrics", append(metrics, '}'))
-}
-
-func (v *event) appendCustom(dst []byte) []byte {
-	custom := appendString([]byte{'{'}, "request_id", v.Request.ID)
-	custom = appendString(custom, "registry_revision", v.RegistryRevision)
-	custom = appendString(custom, "code", v.Code)
-	custom = appendSet(custom, "reasons", v.Reasons)
+	f.open("custom")
+	f.text("request_id", v.Request.ID)
+	f.text("registry_revision", v.RegistryRevision)
+	f.text("code", v.Code)
+	f.texts("reasons", v.Reasons)
 	if v.maskError == "" { // else nobody knows what may be in them
-		custom = appendSet(custom, "private_reasons", v.Private)
+		f.texts("private_reasons", v.Private)
 	}
-	custom = appendSet(custom, "scopes", v.Scopes)
+	f.texts("scopes", v.Scopes)
 	if v.Explanation.Err != nil {
-		custom = appendString(custom, "reasons_error", shorten(v.Explanation.Err.Error(), maxText))
+		f.text("reasons_error", brief(v.Explanation.Err))
 	}
-	custom = appendString(custom, "mask_error", v.maskError)
-	custom = appendSet(custom, "truncated", v.truncated)
-	if len(custom) == 1 {
-		return dst
-	}
-	return appendMember(dst, "custom", append(custom, '}'))
+	f.text("mask_error", v.maskError)
+	f.texts("truncated", v.truncated())
+	f.close()
 }
 
-// appendString, appendSome and appendSet append a member that is not empty.
-
-func appendString(dst []byte, name, value string) []byte {
-	if value == "" {
-		return dst
+func (v *event) truncated() (pointers []string) {
+	if v.Cut {
+		pointers = append(pointers, argumentsPath)
 	}
-	return appendText(append(appendText(separate(dst), name), ':'), value)
+	if v.cut {
+		pointers = append(pointers, "/input")
+	}
+	return pointers
 }
 
-func appendSome(dst []byte, name string, value []byte) []byte {
-	if value == nil {
-		return dst
-	}
-	return appendMember(dst, name, value)
-}
-
-func appendSet(dst []byte, name string, values []string) []byte {
-	if len(values) == 0 {
-		return dst
-	}
-	return appendTexts(append(appendText(separate(dst), name), ':'), values)
+func brief(err error) string {
+	text, _ := shorten(strings.ReplaceAll(err.Error(), "\n", " "), maxText)
+	return text
 }

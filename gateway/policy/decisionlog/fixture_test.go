@@ -102,8 +102,8 @@ func lineWith(t testing.TB, r *Record, paths policy.MaskPaths, local *policy.Mas
 	return string(b), failed
 }
 
-// decoded is a line as a reader gets it.
-type decoded struct {
+// entryOf is a line as a reader gets it.
+type entryOf struct {
 	DecisionID string          `json:"decision_id"`
 	Input      json.RawMessage `json:"input"`
 	Result     json.RawMessage `json:"result"`
@@ -112,7 +112,7 @@ type decoded struct {
 	Custom     map[string]any  `json:"custom"`
 }
 
-func decode(t testing.TB, text string) (d decoded) {
+func decode(t testing.TB, text string) (d entryOf) {
 	t.Helper()
 	if strings.Count(text, "\n") != 1 || !strings.HasSuffix(text, "\n") {
 		t.Fatalf("not one line: %.300q", text)

@@ -3,8 +3,8 @@ package decisionlog
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"strings"
+	"errors"
+	"strconv"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -34,11 +34,7 @@ type maskers struct {
 const maxMaskers = 4
 
 func newMasking(paths policy.MaskPaths, local *policy.Masker) masking {
-	known, err := simplelru.NewLRU[*policy.Snapshot, maskers](maxMaskers, nil)
-	if err != nil {
-		panic(err) // the size is a positive constant
-	}
-	return masking{paths, local, known}
+	return masking{paths, local, remember[*policy.Snapshot, maskers](maxMaskers)}
 }
 
 func (m *masking) of(s *policy.Snapshot) maskers {
@@ -65,12 +61,12 @@ func (m *masking) of(s *policy.Snapshot) maskers {
 	return found
 }
 
-// apply fills in the event's input and masks the event, or reports that it is to
+// mask fills in the event's input and masks the event, or reports that it is to
 // be dropped. Whatever goes wrong, the event stays.
-func (m *masking) apply(ctx context.Context, v *event) (drop bool) {
-	ask := m.of(v.Snapshot)
+func (e *encoder) mask(ctx context.Context, v *event) (drop bool) {
+	ask := e.masking.of(v.Snapshot)
 	if ask.mask == nil && ask.drop == nil && ask.err == nil {
-		m.withoutArguments(v)
+		e.withoutArguments(v)
 		return false
 	}
 	input, err := v.Document(v.Arguments)
@@ -78,8 +74,7 @@ func (m *masking) apply(ctx context.Context, v *event) (drop bool) {
 		v.fail("input", err)
 		return false
 	}
-	v.input = input
-	whole, err := v.ast()
+	whole, err := e.seen(v, input)
 	if err != nil {
 		v.fail("event", err)
 		return false
@@ -89,34 +84,21 @@ func (m *masking) apply(ctx context.Context, v *event) (drop bool) {
 			return true
 		}
 	}
-	switch failure := m.mask(ctx, ask, v, whole); {
+	switch failure := e.maskWith(ctx, ask, v, input, whole); {
 	case failure != nil:
 		v.fail("mask", failure)
 	case err != nil:
-		v.maskError = "drop: " + err.Error() // it is not dropped, and masked
+		v.maskError = "drop: " + brief(err) // it is not dropped, and masked
 	}
 	return false
 }
 
-// withoutArguments is what is on record where no policy says what to mask.
-func (m *masking) withoutArguments(v *event) {
-	input, err := v.Document(nil)
-	if err != nil {
-		v.fail("input", err)
-		return
-	}
-	v.input = input
-	if v.Arguments != nil || v.Cut {
-		v.erased = []string{argumentsPath}
-	}
-}
-
-func (m *masking) mask(ctx context.Context, ask maskers, v *event, whole ast.Value) error {
+func (e *encoder) maskWith(ctx context.Context, ask maskers, v *event, input, whole ast.Value) error {
 	if ask.err != nil {
 		return ask.err
 	}
 	if ask.mask == nil {
-		m.withoutArguments(v)
+		e.withoutArguments(v)
 		return nil
 	}
 	answer, ok, err := ask.mask.Mask(ctx, whole)
@@ -124,33 +106,131 @@ func (m *masking) mask(ctx context.Context, ask maskers, v *event, whole ast.Val
 		return err
 	}
 	if !ok { // then it says no more than a policy without the rule
-		m.withoutArguments(v)
+		e.withoutArguments(v)
 		return nil
 	}
 	rules, err := readRules(answer)
 	if err != nil {
 		return err
 	}
-	return rules.apply(v)
-}
-
-// fail keeps of the event what cannot need a mask. The text is the event's.
-func (v *event) fail(at string, err error) {
-	v.input = v.named()
-	v.erased, v.masked = nil, nil
-	v.maskError = shorten(at+": "+strings.ReplaceAll(err.Error(), "\n", " "), maxText)
-}
-
-// ast is the event as the policy gets to see it, not masked yet.
-func (v *event) ast() (ast.Value, error) {
-	rest, err := ast.ValueFromReader(bytes.NewReader(v.appendTo(nil, nil)))
+	if len(rules) == 0 {
+		v.input, v.cut = appendValue(nil, input)
+		return nil
+	}
+	document, err := ast.JSON(input) // a copy: what it is made from is shared
 	if err != nil {
-		return nil, fmt.Errorf("read the event: %w", err)
+		return errors.New("the input is no JSON")
 	}
-	o, ok := rest.(ast.Object)
+	return rules.apply(v, document)
+}
+
+// withoutArguments is what is on record where no policy says what to mask.
+func (e *encoder) withoutArguments(v *event) {
+	claims, thing, ok := v.Parts()
 	if !ok {
-		return nil, fmt.Errorf("the event is no object")
+		v.fail("input", errors.New("the question lacks its method, its subject or its item"))
+		return
 	}
-	o.Insert(ast.InternedTerm("input"), ast.NewTerm(v.input))
-	return o, nil
+	request, cut := appendValue(nil, v.Request.Value())
+	subject := shared(e.subjects, v.Subject, claims)
+	w := append([]byte(nil), `{"claims":`...)
+	w = append(w, subject.json...)
+	w = appendMember(w, "method", appendText(nil, v.Method))
+	v.cut = cut || subject.cut
+	kind := string(v.Thing().Kind)
+	if kind > "request" {
+		w = appendMember(w, "request", request)
+	}
+	if thing != nil {
+		item := shared(e.items, v.Item, thing)
+		w = appendMember(w, kind, item.json)
+		v.cut = v.cut || item.cut
+	}
+	if kind <= "request" {
+		w = appendMember(w, "request", request)
+	}
+	v.input = append(w, '}')
+	if v.Arguments != nil || v.Cut {
+		v.erased = []string{argumentsPath}
+	}
+}
+
+// shared returns a value as JSON that may have been made for an event before.
+func shared[K comparable](known *simplelru.LRU[K, part], key K, v ast.Value) part {
+	p, ok := known.Get(key)
+	if !ok {
+		p.json, p.cut = appendValue(nil, v)
+		if len(p.json) <= maxPart {
+			known.Add(key, p)
+		}
+	}
+	return p
+}
+
+// fail keeps of the event what cannot need a mask.
+func (v *event) fail(at string, err error) {
+	v.input, v.cut = v.named(), false
+	v.erased, v.masked = nil, nil
+	v.maskError = at + ": " + brief(err)
+}
+
+// seen is the event as the policy gets to see it, not masked yet.
+func (e *encoder) seen(v *event, input ast.Value) (ast.Value, error) {
+	b := &building{{}}
+	v.before(b)
+	v.after(b)
+	b.put("input", ast.NewTerm(input))
+	labels, err := ast.ValueFromReader(bytes.NewReader(e.labels))
+	if err != nil {
+		return nil, errors.New("the labels are no JSON")
+	}
+	b.put("labels", ast.NewTerm(labels))
+	result, err := ast.ValueFromReader(bytes.NewReader(v.result))
+	if err != nil {
+		return nil, errors.New("the result is no JSON")
+	}
+	b.put("result", ast.NewTerm(result))
+	return b.top(), nil
+}
+
+// building puts members down as terms: those of the objects that are open, the
+// outermost first.
+type building [][][2]*ast.Term
+
+func (b *building) put(name string, value *ast.Term) {
+	last := len(*b) - 1
+	(*b)[last] = append((*b)[last], ast.Item(ast.InternedTerm(name), value))
+}
+
+func (b *building) top() ast.Value { return ast.NewObject((*b)[len(*b)-1]...) }
+
+func (b *building) text(name, value string) {
+	if value != "" {
+		b.put(name, ast.StringTerm(value))
+	}
+}
+
+func (b *building) texts(name string, values []string) {
+	if len(values) == 0 {
+		return
+	}
+	all := make([]*ast.Term, len(values))
+	for i, v := range values {
+		all[i] = ast.StringTerm(v)
+	}
+	b.put(name, ast.ArrayTerm(all...))
+}
+
+func (b *building) number(name string, value int64) {
+	b.put(name, ast.NewTerm(ast.Number(strconv.FormatInt(value, 10))))
+}
+
+func (b *building) open(name string) {
+	*b = append(*b, [][2]*ast.Term{ast.Item(ast.InternedTerm(name), nil)})
+}
+
+func (b *building) close() {
+	last := (*b)[len(*b)-1]
+	*b = (*b)[:len(*b)-1]
+	b.put(string(last[0][0].Value.(ast.String)), ast.ObjectTerm(last[1:]...))
 }

@@ -25,8 +25,8 @@ import (
 // collector is a logger plugin that keeps the events that OPA's plugin has masked.
 type collector struct{ events []logs.EventV1 }
 
-func (c *collector) Start(context.Context) error { return nil }
-func (c *collector) Stop(context.Context)        {}
+func (c *collector) Start(context.Context) error      { return nil }
+func (c *collector) Stop(context.Context)             {}
 func (c *collector) Reconfigure(context.Context, any) {}
 func (c *collector) Log(_ context.Context, e logs.EventV1) error {
 	c.events = append(c.events, e)
@@ -78,7 +78,9 @@ func TestSameAsOPA(t *testing.T) {
 		}
 		return out
 	}
-	array := func(elements ...string) string { return "package system.log\n\nmask := [" + strings.Join(elements, ", ") + "]\n" }
+	array := func(elements ...string) string {
+		return "package system.log\n\nmask := [" + strings.Join(elements, ", ") + "]\n"
+	}
 	put := func(path, value string) string {
 		return fmt.Sprintf(`{"op": "upsert", "path": %q, "value": %s}`, path, value)
 	}
@@ -168,15 +170,15 @@ func TestFailedMask(t *testing.T) {
 	const least = `{"method":"tools/call","tool":{"name":"get","server":"stripe"}}`
 	for masks, want := range map[string]string{
 		"mask := 1": "mask: the mask must be a set or an array of paths and objects",
-		`mask contains "/input/claims"` + "\n\n" + `mask contains 7`:                                            "mask: element 0 of the mask: must be a path or an object",
-		`mask contains "input/claims"`:                                                                          "mask: element 0 of the mask: path must begin with a slash, such as /input/arguments/password",
-		`mask contains "/labels"`:                                                                               "mask: element 0 of the mask: path must begin with /input or /result",
-		`mask contains ""`:                                                                                      "mask: element 0 of the mask: path must begin with a slash, such as /input/arguments/password",
-		`mask contains "/input/%zz"`:                                                                            "mask: element 0 of the mask: path holds a % that escapes nothing",
-		`mask contains {"op": "replace", "path": "/input"}`:                                                     `mask: element 0 of the mask: op must be "remove" or "upsert"`,
-		`mask contains {"path": "/input"}`:                                                                      `mask: element 0 of the mask: op must be "remove" or "upsert"`,
-		`mask contains {"op": "remove"}`:                                                                        "mask: element 0 of the mask: path must begin with a slash, such as /input/arguments/password",
-		`mask := ["/input/arguments/secret"] if to_number(input.input.claims.sub) > 1`:                          "mask: system/log/mask.rego:3: eval_builtin_error: to_number",
+		`mask contains "/input/claims"` + "\n\n" + `mask contains 7`:                   "mask: element 0 of the mask: must be a path or an object",
+		`mask contains "input/claims"`:                                                 "mask: element 0 of the mask: path must begin with a slash, such as /input/arguments/password",
+		`mask contains "/labels"`:                                                      "mask: element 0 of the mask: path must begin with /input or /result",
+		`mask contains ""`:                                                             "mask: element 0 of the mask: path must begin with a slash, such as /input/arguments/password",
+		`mask contains "/input/%zz"`:                                                   "mask: element 0 of the mask: path holds a % that escapes nothing",
+		`mask contains {"op": "replace", "path": "/input"}`:                            `mask: element 0 of the mask: op must be "remove" or "upsert"`,
+		`mask contains {"path": "/input"}`:                                             `mask: element 0 of the mask: op must be "remove" or "upsert"`,
+		`mask contains {"op": "remove"}`:                                               "mask: element 0 of the mask: path must begin with a slash, such as /input/arguments/password",
+		`mask := ["/input/arguments/secret"] if to_number(input.input.claims.sub) > 1`: "mask: system/log/mask.rego:3: eval_builtin_error: to_number",
 		"mask := [\"/input/claims\"] if input.path\n\nmask := [\"/input/arguments\"] if input.path != \"nobody\"": "mask: system/log/mask.rego:5: eval_conflict_error",
 	} {
 		r := call(t, snapshot(t, "package system.log\n\n"+masks+"\n"), `{"secret":"s3cr3t"}`)
@@ -247,8 +249,8 @@ func TestLocalMask(t *testing.T) {
 	}
 	for masks, want := range map[string]string{
 		"": "[/input/claims/email]",
-		"package system.log\n\nmask contains \"/input/arguments/a\"\n":              "[/input/arguments/a]",
-		"package system.log\n\ndrop if input.input.claims.sub == \"agent-1\"\n":     "dropped",
+		"package system.log\n\nmask contains \"/input/arguments/a\"\n":               "[/input/arguments/a]",
+		"package system.log\n\ndrop if input.input.claims.sub == \"agent-1\"\n":      "dropped",
 		"package system.log\n\nmask contains \"/input/x\" if input.path == \"no\"\n": "[]",
 	} {
 		text, failed := lineWith(t, call(t, snapshot(t, masks), `{"a":1}`), policy.MaskPaths{}, local)

@@ -8,8 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/util"
 )
 
 // rule is one element of a mask: what OPA's plugin does for it is what is done
@@ -90,20 +89,14 @@ func (r *rule) String() string {
 	return "/" + strings.Join(append([]string{r.document}, r.path...), "/")
 }
 
-// apply masks the event. Rules about what is not there do nothing.
-func (all rules) apply(v *event) error {
-	if len(all) == 0 {
-		return nil
-	}
-	input, err := ast.JSON(v.input) // a copy: what it is made from is shared
-	if err != nil {
-		return errors.New("the input is no JSON")
-	}
+// apply masks the event, whose input is a copy that nobody else has. Rules about
+// what is not there do nothing.
+func (all rules) apply(v *event, input any) error {
 	documents := map[string]*any{inInput: &input}
-	if slices.ContainsFunc(all, func(r rule) bool { return r.document == inResult }) {
-		var result any
-		if err := json.Unmarshal(v.result, &result); err != nil {
-			return errors.New("the result is no JSON")
+	if all.reach(inResult) {
+		result, err := decoded(v.result)
+		if err != nil {
+			return err
 		}
 		documents[inResult] = &result
 	}
@@ -126,31 +119,28 @@ func (all rules) apply(v *event) error {
 			v.masked = append(v.masked, r.String())
 		}
 	}
-	return v.take(documents, all)
-}
-
-// take puts the masked documents into the event.
-func (v *event) take(documents map[string]*any, all rules) error {
 	v.input = nil
 	if in := documents[inInput]; in != nil {
-		value, err := ast.InterfaceToValue(*in)
-		if err != nil {
-			return errors.New("the masked input is no JSON")
-		}
-		v.input = value
+		v.input, v.cut = appendJSON(nil, *in)
 	}
-	if !slices.ContainsFunc(all, func(r rule) bool { return r.document == inResult }) {
-		return nil
-	}
-	v.result = nil
 	if result := documents[inResult]; result != nil {
-		value, err := ast.InterfaceToValue(*result)
-		if err != nil {
-			return errors.New("the masked result is no JSON")
-		}
-		v.result, _ = appendValue(nil, value)
+		v.result, _ = appendJSON(nil, *result)
+	} else if all.reach(inResult) {
+		v.result = nil
 	}
 	return nil
+}
+
+func (all rules) reach(document string) bool {
+	return slices.ContainsFunc(all, func(r rule) bool { return r.document == document })
+}
+
+// decoded reads JSON with numbers exact.
+func decoded(text []byte) (v any, err error) {
+	if err := util.UnmarshalJSON(text, &v); err != nil {
+		return nil, errors.New("the result is no JSON")
+	}
+	return v, nil
 }
 
 // remove takes out what is at the path, and reports whether there was anything.
