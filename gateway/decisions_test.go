@@ -52,6 +52,13 @@ func loggedRig(t *testing.T, failClosed bool) (*rig, *disk, *decisionlog.Log) {
 	d := &disk{}
 	l := decisionlog.New(decisionlog.Options{Log: slog.New(slog.DiscardHandler), FailClosed: failClosed})
 	l.Attach("disk", d)
+	t.Cleanup(func() { // when the world has ended
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		if err := l.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
 	rules := newRules(t)
 	w := start(t, world.Options{
 		Catalogue: fstest.MapFS{"catalogue.yaml": {Data: []byte("version: 1\nservers: {}\n")}},
