@@ -152,7 +152,7 @@ func TestADeniedRequestReachesNobody(t *testing.T) {
 		var refused []string
 		for _, r := range g.Records.All() {
 			if !r.Allowed {
-				refused = append(refused, r.Rule+" "+r.Method+" "+string(r.Thing.Kind)+" "+r.Thing.Server+" "+r.Thing.Name)
+				refused = append(refused, r.Rule+" "+r.Method+" "+string(r.Thing().Kind)+" "+r.Thing().Server+" "+r.Thing().Name)
 			}
 		}
 		if want := gate.rule + " elicitation/create tool asker ask"; len(refused) != 1 || refused[0] != want {

@@ -116,7 +116,7 @@ func TestLongNamesOfClients(t *testing.T) {
 			t.Errorf("a call: %s", answer)
 		}
 		eventually(t, "the call is on record", func() bool { return len(g.Records.All()) > 0 })
-		client := g.Records.All()[0].Client
+		client := g.Records.All()[0].Request.Client
 		for _, got := range []string{client.Name, client.Version} {
 			cut, whole := strings.CutSuffix(got, "…")
 			if !whole || !strings.HasPrefix(name, cut) || len(cut) > 256 || len(cut) < 253 {

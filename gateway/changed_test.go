@@ -52,7 +52,7 @@ func (g *rig) watched(streams int) {
 		seen := map[string]bool{}
 		for _, r := range g.Records.All() {
 			if r.List != nil && r.Method == "resources/read" {
-				seen[r.RequestID] = true
+				seen[r.Request.ID] = true
 			}
 		}
 		return len(seen) >= streams

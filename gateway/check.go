@@ -142,6 +142,16 @@ func (k *check) sessions(ctx context.Context) {
 }
 
 func (k *check) decisionLog() {
+	paths, _, err := k.config.maskPaths()
+	if err == nil {
+		_, err = k.config.masker(paths)
+	}
+	if err != nil {
+		path, message, _ := strings.Cut(err.Error(), ": ")
+		for line := range strings.SplitSeq(message, "\n") {
+			k.add(path, "%s", line)
+		}
+	}
 	name := k.config.DecisionLog.File
 	if name == "" || name == "-" || !k.file("decision_log.file", filepath.Dir(name), "make the directory, or correct the path") {
 		return

@@ -72,9 +72,14 @@ type Limits struct {
 	Drain        time.Duration       `yaml:"drain"`         // for calls under way when the gateway stops
 }
 
-// DecisionLog says where decision records go, one JSON object a line.
+// DecisionLog says where decision records go, one JSON object a line. Where they
+// go through OPA is policy.opa.decision_logs.
 type DecisionLog struct {
-	File string `yaml:"file"` // a path, or - for standard output; none where empty
+	File       string              `yaml:"file"`        // a path, or - for standard output; none where empty
+	MaxSize    strictyaml.ByteSize `yaml:"max_size"`    // of the file; it is rotated then
+	Keep       int                 `yaml:"keep"`        // rotated files
+	FailClosed bool                `yaml:"fail_closed"` // refuse what cannot be put on record
+	Mask       string              `yaml:"mask"`        // a Rego file with mask and drop, for policies without
 }
 
 // Log is the gateway's own log, on standard error.
@@ -96,6 +101,8 @@ func (c *Config) Defaults() {
 	def(&c.Limits.ReadTimeout, 15*time.Second)
 	def(&c.Limits.WriteTimeout, 30*time.Second)
 	def(&c.Limits.Drain, 20*time.Second)
+	def(&c.DecisionLog.MaxSize, 100<<20)
+	def(&c.DecisionLog.Keep, 5)
 	def(&c.Log.Level, "info")
 	def(&c.Log.Format, "json")
 }
@@ -167,7 +174,7 @@ func unreadable(err error) string {
 
 // rebase makes the paths in the configuration relative to where it lies.
 func (c *Config) rebase(dir string) {
-	paths := []*string{&c.Registry.Path, &c.Policy.Dir}
+	paths := []*string{&c.Registry.Path, &c.Policy.Dir, &c.DecisionLog.Mask}
 	if c.DecisionLog.File != "-" {
 		paths = append(paths, &c.DecisionLog.File)
 	}
@@ -227,6 +234,10 @@ func (c *Config) Validate() []strictyaml.Problem {
 	v.problems = append(v.problems, c.Sessions.Validate("sessions")...)
 	v.policy(c)
 	v.limits(c)
+	v.check("decision_log.max_size", c.DecisionLog.MaxSize >= 1<<20, "must be at least 1MiB")
+	v.check("decision_log.keep", c.DecisionLog.Keep > 0, "must be more than 0")
+	v.check("decision_log.fail_closed", !c.DecisionLog.FailClosed || c.DecisionLog.File != "",
+		"needs decision_log.file: what OPA's decision log loses is not known here")
 	return v.problems
 }
 

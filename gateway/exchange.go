@@ -13,6 +13,7 @@ import (
 	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/mcp"
 	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 	"github.com/regogate/regogate/gateway/session"
 )
 
@@ -42,7 +43,8 @@ type exchange struct {
 	outcome string // code of the fault, or codeOK
 	cause   error
 	thing   string // what the request is about, as the client knows it; for the log
-	records []*policy.Record
+	records []*decisionlog.Record
+	release func()   // gives back what was reserved for the records; nil without
 	leave   func()   // gives the place among the principal's requests back, once
 	later   []func() // what the records still need, and the client does not wait for
 }

@@ -43,6 +43,7 @@ const (
 	codeBusy           = "too_many_requests"
 	codePolicyNotReady = "policy_not_ready"
 	codeRegistryStale  = "registry_stale"
+	codeNoRecords      = "decision_log_unavailable"
 	codeUnknown        = "unknown_" // and the kind of thing
 	codeScope          = "insufficient_scope"
 	codeDenied         = "denied"

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -137,7 +138,7 @@ func (x *exchange) judgeInput(t target, result jsontext.Value, wish *mcp.InputRe
 		}
 		if v := judge.asks(x.ctx, r.Method, t, r.Params); !v.allowed {
 			if v.record == nil {
-				return faultNotReady(codePolicyNotReady)
+				return faultNotReady(cmp.Or(v.code, codePolicyNotReady))
 			}
 			return faultDenied(v.record.ID, v.record.Reasons)
 		}

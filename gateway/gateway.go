@@ -21,6 +21,7 @@ import (
 
 	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 	"github.com/regogate/regogate/gateway/session"
 	"github.com/regogate/regogate/gateway/stream"
 	"github.com/regogate/regogate/gateway/upstream"
@@ -31,9 +32,9 @@ import (
 type Options struct {
 	Version   string
 	Log       *slog.Logger
-	Policies  fs.FS           // used when the configuration names no policy directory
-	Catalogue fs.FS           // used when the configuration names no catalogue
-	Records   policy.Recorder // where decision records go
+	Policies  fs.FS                // used when the configuration names no policy directory
+	Catalogue fs.FS                // used when the configuration names no catalogue
+	Records   decisionlog.Recorder // where decision records go
 }
 
 // Gateway serves one configuration. Make it with New, run it with Run.
@@ -50,7 +51,7 @@ type Gateway struct {
 	engine   *policy.Engine
 	keeper   *registry.Keeper
 	pool     *upstream.Pool
-	records  policy.Recorder
+	records  decisionlog.Recorder
 
 	catalog   atomic.Pointer[catalog]
 	known     chan struct{} // closed when there is a first catalog
@@ -194,6 +195,7 @@ func (g *Gateway) Run(ctx context.Context, l net.Listener) error {
 		}
 	}
 	_ = server.Close()
+	g.flush()
 	stop()
 	if e := parts.Wait(); e != nil && !errors.Is(e, context.Canceled) {
 		err = errors.Join(err, e)

@@ -7,7 +7,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/mcp"
-	"github.com/regogate/regogate/gateway/policy"
 	"github.com/regogate/regogate/gateway/session"
 )
 
@@ -86,8 +85,7 @@ func (x *exchange) introduce() introduction {
 		return intro
 	}
 	shelf := now.catalog.shelf(x.server)
-	name := func(i int) policy.Name { return shelf.sites[i].subject() }
-	answers, f := x.seeEach(now, mcp.MethodDiscover, shelf.servers, name)
+	answers, f := x.seeEach(now, mcp.MethodDiscover, shelf.servers)
 	if f != nil {
 		intro.unsure = true
 		return intro

@@ -105,7 +105,7 @@ func TestEachInputRequestIsJudged(t *testing.T) {
 		eventually(t, "the decision is on record", func() bool {
 			for _, r := range g.Records.All() {
 				if r.ID == found[1] {
-					return !r.Allowed && r.Thing.Name == "need"
+					return !r.Allowed && r.Thing().Name == "need"
 				}
 			}
 			return false

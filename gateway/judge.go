@@ -8,6 +8,7 @@ import (
 
 	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 )
 
 // judge asks the policy about what servers send to a client of their own
@@ -20,13 +21,14 @@ type judge struct {
 	subject   *policy.Subject
 	request   policy.Request
 	route     string // the route's server; "" on the aggregate route
+	trace     trace  // that the request belongs to
 }
 
 // judge returns the exchange's; it is called once the message is read, and the
 // session found.
 func (x *exchange) judge() *judge {
 	if x.judging == nil {
-		x.judging = &judge{g: x.g, principal: x.principal, subject: x.subject, request: x.request(), route: x.server}
+		x.judging = &judge{g: x.g, principal: x.principal, subject: x.subject, request: x.request(), route: x.server, trace: traceOf(x.r.Header)}
 	}
 	return x.judging
 }
@@ -38,7 +40,8 @@ func (j *judge) question(method string, t target) policy.Question {
 // verdict is the answer to both gates.
 type verdict struct {
 	allowed bool
-	record  *policy.Record // of the question that decided; nil while nothing can be decided
+	record  *decisionlog.Record // of the question that decided; nil while nothing can be decided
+	code    string              // why not, where the gateway's log says so
 }
 
 // tells reports whether the client may be told by a notification of this
@@ -49,9 +52,14 @@ func (j *judge) tells(ctx context.Context, method string, t target) bool {
 	if code != "" {
 		return false
 	}
+	release, ok := j.g.records.Reserve()
+	if !ok {
+		return false
+	}
+	defer release()
 	q, d := t.allow(ctx, now, j.question(method, t))
 	if !d.Allowed {
-		j.record(now, ruleAllow, q, t, d, nil)
+		j.record(now, ruleAllow, q, d, nil)
 	}
 	return d.Allowed
 }
@@ -63,16 +71,21 @@ func (j *judge) asks(ctx context.Context, method string, t target, params jsonte
 	if code != "" {
 		return verdict{}
 	}
+	release, ok := j.g.records.Reserve()
+	if !ok {
+		return verdict{code: codeNoRecords}
+	}
+	defer release()
 	q, d := t.allow(ctx, now, j.question(method, t))
-	r := j.record(now, ruleAllow, q, t, d, nil)
+	r := j.record(now, ruleAllow, q, d, nil)
 	if !d.Allowed || !now.policy.HasCall() {
-		return verdict{d.Allowed, r}
+		return verdict{allowed: d.Allowed, record: r}
 	}
 	if params == nil {
 		params = jsontext.Value("{}")
 	}
 	d = now.policy.Call(ctx, q, params)
-	return verdict{d.Allowed, j.record(now, ruleCall, q, t, d, params)}
+	return verdict{allowed: d.Allowed, record: j.record(now, ruleCall, q, d, params)}
 }
 
 // now is nothing once the token has expired.
@@ -84,9 +97,12 @@ func (j *judge) now() (pinned, string) {
 	return j.g.now(at)
 }
 
-func (j *judge) record(now pinned, rule string, q policy.Question, t target, d policy.Decision, arguments jsontext.Value) *policy.Record {
-	r := newRecord(now, j.principal, rule, q.Method, q.Request)
-	r.Thing, r.Allowed, r.Code, r.Err = t.name, d.Allowed, d.Code, d.Err
+func (j *judge) record(now pinned, rule string, q policy.Question, d policy.Decision, arguments jsontext.Value) *decisionlog.Record {
+	r := newRecord(now, j.trace, rule, q)
+	r.Allowed, r.Code, r.Err = d.Allowed, d.Code, d.Err
+	if rule == ruleCall {
+		r.Argue(arguments)
+	}
 	if !d.Allowed {
 		// Who sent the message waits for no one, so this may take its time.
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)

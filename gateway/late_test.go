@@ -58,7 +58,7 @@ func TestListThatIsNotDecidedInTime(t *testing.T) {
 			}
 			r := records[0]
 			if r.Code != policy.CodeTimeout || r.Err == nil || r.Allowed != c.allowed || r.List == nil ||
-				r.List.Total == 0 || c.allowed != (len(r.List.Allowed) == r.List.Total-1) {
+				r.List.Total() == 0 || c.allowed != (len(r.List.Names(true)) == r.List.Total()-1) {
 				t.Errorf("record %+v of list %+v", r, r.List)
 			}
 		})

@@ -44,8 +44,7 @@ func (x *exchange) answerList(list listing) *fault {
 // see returns what the principal may see of a list.
 func (x *exchange) see(now pinned, list listing) (*visible, *fault) {
 	view := now.catalog.shelf(x.server).lists[list]
-	name := func(i int) policy.Name { return view.offers[i].subject() }
-	answers, f := x.seeEach(now, lists[list].uses, view.items, name)
+	answers, f := x.seeEach(now, lists[list].uses, view.items)
 	if f != nil {
 		return nil, f
 	}
@@ -55,12 +54,12 @@ func (x *exchange) see(now pinned, list listing) (*visible, *fault) {
 // seeEach asks the policy about every item of a list, and records that as one
 // question. A list that is not decided to its end is none: clients keep what
 // they get, so that a part of it would hide the rest for long.
-func (x *exchange) seeEach(now pinned, method string, items *policy.Items, name func(i int) policy.Name) (*policy.Answers, *fault) {
+func (x *exchange) seeEach(now pinned, method string, items *policy.Items) (*policy.Answers, *fault) {
 	from := time.Now()
-	request := x.request()
-	answers := now.policy.AllowEach(x.ctx, x.subject, items, method, request)
+	q := policy.Question{Method: method, Subject: x.subject, Request: x.request()}
+	answers := now.policy.AllowEach(x.ctx, q.Subject, items, q.Method, q.Request)
 	measure(&x.stages.policy, from)
-	x.recordList(now, method, request, name, answers)
+	x.recordList(now, q, items, answers)
 	if answers.Unfinished != "" {
 		return nil, faultNotReady(answers.Unfinished)
 	}
@@ -101,7 +100,8 @@ type pinned struct {
 	catalog *catalog
 }
 
-// pin takes the current policy and catalog, or says why there is no deciding.
+// pin takes the current policy and catalog, or says why there is no deciding: a
+// decision that could not be put on record is none, where that has to be.
 // It waits only for the first catalog, which comes within settleWait.
 func (x *exchange) pin() (pinned, *fault) {
 	from := time.Now()
@@ -111,6 +111,9 @@ func (x *exchange) pin() (pinned, *fault) {
 	case <-x.ctx.Done():
 	}
 	now, code := x.g.now(from)
+	if code == "" && !x.reserve() {
+		code = codeNoRecords
+	}
 	if code != "" {
 		return now, faultNotReady(code)
 	}

@@ -127,7 +127,7 @@ func TestADeniedSubscriptionIsExplained(t *testing.T) {
 	look := func() (all []string) {
 		for _, r := range g.Records.All() {
 			if r.Method == "resources/subscribe" {
-				all = append(all, fmt.Sprintf("%s %v %s", r.Thing.Name, r.Allowed, r.Explanation))
+				all = append(all, fmt.Sprintf("%s %v %s", r.Thing().Name, r.Allowed, r.Explanation))
 			}
 		}
 		return all

@@ -161,7 +161,7 @@ func (g *rig) revision() string {
 	m.do("server/discover", "{}")
 	eventually(g.t, "a record", func() bool { return len(g.Records.All()) > before })
 	all := g.Records.All()
-	return all[len(all)-1].PolicyRevision
+	return all[len(all)-1].PolicyRevision()
 }
 
 // arrived counts what has arrived at all servers together, but for what the

@@ -59,7 +59,7 @@ func TestAListOfTasksIsAsLongAsThereAreTasks(t *testing.T) {
 	eventually(t, "the decisions are on record", func() bool { return len(g.Records.All()) > 0 })
 	var asked []string
 	for _, r := range g.Records.All() {
-		asked = append(asked, r.Method+" "+r.Thing.Name)
+		asked = append(asked, r.Method+" "+r.Thing().Name)
 	}
 	if got := strings.Join(asked, ", "); got != "tasks/list go, tasks/list go" {
 		t.Errorf("the policy was asked %s", got)

@@ -55,7 +55,7 @@ func (x *exchange) use(u *use) *fault {
 		return f
 	}
 	if u.asked {
-		if f := x.permitted(now, x.question(u.method, t), t.name, u.arguments); f != nil {
+		if f := x.permitted(now, x.question(u.method, t), u.arguments); f != nil {
 			return f
 		}
 	}
@@ -105,7 +105,7 @@ func (x *exchange) allowed(now pinned, method string, t target) bool {
 	from := time.Now()
 	q, d := t.allow(x.ctx, now, x.question(method, t))
 	measure(&x.stages.policy, from)
-	r := x.recordOne(now, ruleAllow, q, t.name, d)
+	r := x.recordOne(now, ruleAllow, q, d)
 	if !d.Allowed {
 		x.later = append(x.later, func() { r.Explanation = now.policy.Explain(context.WithoutCancel(x.ctx), q, nil) })
 	}
@@ -114,13 +114,14 @@ func (x *exchange) allowed(now pinned, method string, t target) bool {
 
 // permitted asks the second question, where the policy has it: may this very
 // call go through?
-func (x *exchange) permitted(now pinned, q policy.Question, name policy.Name, arguments jsontext.Value) *fault {
+func (x *exchange) permitted(now pinned, q policy.Question, arguments jsontext.Value) *fault {
 	if !now.policy.HasCall() {
 		return nil
 	}
 	from := time.Now()
 	d := now.policy.Call(x.ctx, q, arguments)
-	r := x.recordOne(now, ruleCall, q, name, d)
+	r := x.recordOne(now, ruleCall, q, d)
+	r.Argue(arguments)
 	if !d.Allowed {
 		r.Explanation = now.policy.Explain(x.ctx, q, arguments)
 	}

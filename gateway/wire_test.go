@@ -120,8 +120,8 @@ func TestStreamRecordsAsItGoes(t *testing.T) {
 	}
 	eventually(t, "the second look is on record", func() bool { return len(w.Records.All()) == 2 })
 	all := w.Records.All()
-	if got, want := len(all[1].List.Allowed), 0; got != want || len(all[0].List.Allowed) == 0 {
-		t.Errorf("the first look saw %d tools, the second %d", len(all[0].List.Allowed), got)
+	if got, want := len(all[1].List.Names(true)), 0; got != want || len(all[0].List.Names(true)) == 0 {
+		t.Errorf("the first look saw %d tools, the second %d", len(all[0].List.Names(true)), got)
 	}
 }
 

@@ -220,7 +220,7 @@ func mostHarmful(tools []registry.Tool, visible []string) (allowed, forbidden st
 func demoRecord(w *world.World, persona string) (id string, reasons []string) {
 	for range 100 {
 		for _, r := range w.Records.All() {
-			if !r.Allowed && r.List == nil && strings.HasPrefix(r.Subject, persona) {
+			if !r.Allowed && r.List == nil && strings.HasPrefix(r.Subject.Claim("sub"), persona) {
 				return r.ID, r.Reasons
 			}
 		}

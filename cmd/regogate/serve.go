@@ -16,7 +16,7 @@ import (
 
 	"github.com/regogate/regogate/cmd/regogate/draft"
 	"github.com/regogate/regogate/gateway"
-	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 	"github.com/regogate/regogate/policies"
 	"github.com/regogate/regogate/registry/catalogue"
 	"github.com/regogate/regogate/registry/strictyaml"
@@ -64,7 +64,7 @@ func listenOn(flag string) func(*gateway.Config) {
 	}
 }
 
-func options(log *slog.Logger, records policy.Recorder) gateway.Options {
+func options(log *slog.Logger, records decisionlog.Recorder) gateway.Options {
 	return gateway.Options{Version: version, Log: log, Policies: policies.FS, Catalogue: catalogue.FS, Records: records}
 }
 
@@ -75,24 +75,26 @@ func serve(ctx context.Context, config *gateway.Config, stdout io.Writer) error 
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
 	log := config.Log.Logger(os.Stderr)
-	sink, err := recordSink(config.DecisionLog, stdout)
+	records, err := gateway.OpenDecisions(config, version, stdout, log)
 	if err != nil {
-		return fmt.Errorf("decision_log.file: %w: correct the path, or who may write there", err)
+		return err
 	}
-	records := policy.NewLog(sink, log)
 	err = listenAndRun(ctx, config, log, records)
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
-	return errors.Join(err, records.Close(flush), sink.Close())
+	return errors.Join(err, records.Close(flush))
 }
 
 // flushTimeout is how long the last decision records have to be written.
 const flushTimeout = 10 * time.Second
 
-func listenAndRun(ctx context.Context, config *gateway.Config, log *slog.Logger, records policy.Recorder) error {
+func listenAndRun(ctx context.Context, config *gateway.Config, log *slog.Logger, records *gateway.Decisions) error {
 	g, err := gateway.New(ctx, *config, options(log, records))
 	if err != nil {
 		return fmt.Errorf("%w\nregogate serve --check lists everything that is wrong", err)
+	}
+	if p := g.DecisionPlugin(); p != nil {
+		records.Attach("opa", decisionlog.NewService(p))
 	}
 	listener, err := net.Listen("tcp", config.Listen)
 	if err != nil {
@@ -101,18 +103,3 @@ func listenAndRun(ctx context.Context, config *gateway.Config, log *slog.Logger,
 	log.Info("serving", "address", listener.Addr().String(), "public_url", config.PublicURL, "version", version)
 	return g.Run(ctx, listener)
 }
-
-// recordSink opens where decision records go.
-func recordSink(c gateway.DecisionLog, stdout io.Writer) (io.WriteCloser, error) {
-	switch c.File {
-	case "":
-		return nopCloser{io.Discard}, nil
-	case "-":
-		return nopCloser{stdout}, nil
-	}
-	return policy.OpenLogFile(c.File)
-}
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }

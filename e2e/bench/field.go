@@ -15,7 +15,7 @@ import (
 
 	"github.com/regogate/regogate/e2e/world"
 	"github.com/regogate/regogate/gateway/auth/mint"
-	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 )
 
 // Who calls and lists. Admin sees all tools, developer some.
@@ -184,11 +184,12 @@ func (f *field) startGate(record bool) error {
 	if !record {
 		return g.start(f)
 	}
-	sink, err := policy.OpenLogFile(filepath.Join(f.dir, "decisions.jsonl"))
+	sink, err := decisionlog.OpenFile(filepath.Join(f.dir, "decisions.jsonl"), 100<<20, 1)
 	if err != nil {
 		return err
 	}
-	decisions := policy.NewLog(sink, g.log)
+	decisions := decisionlog.New(decisionlog.Options{Log: g.log})
+	decisions.Attach("file", sink)
 	g.records, g.stats = decisions, decisions.Stats
 	g.finish = func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -214,4 +215,5 @@ func (f *field) close() error {
 // discard is a decision log that nobody wants.
 type discard struct{}
 
-func (discard) Record(*policy.Record) bool { return true }
+func (discard) Record(*decisionlog.Record) bool { return true }
+func (discard) Reserve() (func(), bool)         { return func() {}, true }

@@ -12,7 +12,7 @@ import (
 	"github.com/regogate/regogate/e2e/world"
 	"github.com/regogate/regogate/gateway"
 	"github.com/regogate/regogate/gateway/auth"
-	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 	"github.com/regogate/regogate/gateway/upstream"
 	"github.com/regogate/regogate/policies"
 	"github.com/regogate/regogate/registry/catalogue"
@@ -22,9 +22,9 @@ import (
 type gate struct {
 	url     string
 	log     *slog.Logger
-	records policy.Recorder
-	stats   func() policy.LogStats // nil without a decision log
-	finish  func() error           // closes the logs when nobody writes to them any more
+	records decisionlog.Recorder
+	stats   func() decisionlog.Stats // nil without a decision log
+	finish  func() error             // closes the logs when nobody writes to them any more
 }
 
 // start runs the gateway until the field is closed, and returns when it knows

@@ -62,7 +62,7 @@ func (f *field) soak(ctx context.Context, points []int, log *slog.Logger) (*memo
 		first, last := m.Points[1], m.Points[n-1]
 		m.Growth = (float64(last.Heap) - float64(first.Heap)) / float64(last.Calls-first.Calls)
 	}
-	m.Lost = f.gates[1].stats().Dropped
+	m.Lost = f.gates[1].stats().Dropped + f.gates[1].stats().Sinks[0].Dropped
 	return m, nil
 }
 
@@ -112,7 +112,7 @@ func (f *field) look(calls int) point {
 	runtime.ReadMemStats(&stats)
 	return point{
 		Calls: calls, Lists: calls / listEvery, Heap: stats.HeapAlloc, RSS: residentBytes(),
-		Goroutines: runtime.NumGoroutine(), Written: f.gates[1].stats().Written,
+		Goroutines: runtime.NumGoroutine(), Written: f.gates[1].stats().Sinks[0].Written,
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json"
 
-	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 )
 
 // journal is everything a gateway says of itself: its log lines and its decision
@@ -22,15 +22,16 @@ type journal struct {
 	mu       sync.Mutex
 	lines    []string
 	requests map[string]map[string]any // log line of each request, by request id
-	records  []*policy.Record
+	records  []*decisionlog.Record
 
 	written   strings.Builder // the decision log
-	decisions *policy.Log
+	decisions *decisionlog.Log
 }
 
 func newJournal() *journal {
 	j := &journal{requests: map[string]map[string]any{}}
-	j.decisions = policy.NewLog((*decisionSink)(j), j.logger())
+	j.decisions = decisionlog.New(decisionlog.Options{Log: j.logger()})
+	j.decisions.Attach("journal", (*decisionSink)(j))
 	return j
 }
 
@@ -73,12 +74,15 @@ func (j *journal) Write(line []byte) (int, error) {
 }
 
 // Record takes one decision record.
-func (j *journal) Record(r *policy.Record) bool {
+func (j *journal) Record(r *decisionlog.Record) bool {
 	j.mu.Lock()
 	j.records = append(j.records, r)
 	j.mu.Unlock()
 	return j.decisions.Record(r)
 }
+
+// Reserve implements decisionlog.Recorder.
+func (j *journal) Reserve() (release func(), ok bool) { return j.decisions.Reserve() }
 
 // request waits for the log line of a request, which comes after its records:
 // from then on everything that it left behind is there.
@@ -101,12 +105,12 @@ func (j *journal) request(ctx context.Context, id string) (map[string]any, error
 }
 
 // recordsOf returns the decision records of one request.
-func (j *journal) recordsOf(id string) []*policy.Record {
+func (j *journal) recordsOf(id string) []*decisionlog.Record {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	var out []*policy.Record
+	var out []*decisionlog.Record
 	for _, r := range j.records {
-		if r.RequestID == id {
+		if r.Request.ID == id {
 			out = append(out, r)
 		}
 	}
@@ -152,7 +156,7 @@ func (j *journal) faults(secrets []string) []string {
 		}
 	}
 	for _, r := range j.records {
-		if r.ID == "" || r.PolicyRevision == "" || r.RegistryRevision == "" {
+		if r.ID == "" || r.PolicyRevision() == "" || r.RegistryRevision == "" {
 			out = append(out, fmt.Sprintf("a record lacks its id or a revision: %+v", r))
 		}
 	}

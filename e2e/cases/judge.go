@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/mcp"
-	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 )
 
 // judge returns what is not as the step expects. other is the outcome that
@@ -180,17 +180,17 @@ func (o *outcome) judgeTrace() (problems []string) {
 	return problems
 }
 
-func (want *Record) check(r *policy.Record) []string {
+func (want *Record) check(r *decisionlog.Record) []string {
 	var list []string
 	if r.List != nil {
 		list = []string{}
-		for _, t := range r.List.Allowed {
+		for _, t := range r.List.Names(true) {
 			list = append(list, t.Server+"/"+t.Name)
 		}
 	}
 	got := Record{Rule: r.Rule, List: list, Allowed: r.Allowed, Code: r.Code, Reasons: r.Reasons}
 	if r.List == nil {
-		got.Tool = r.Thing.Server + "/" + r.Thing.Name
+		got.Tool = r.Thing().Server + "/" + r.Thing().Name
 	}
 	if want.Reasons == nil {
 		got.Reasons = nil

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 )
 
 // Env is what running cases needs. It may be shared by cases that run at once.
@@ -92,7 +92,7 @@ type outcome struct {
 	reply   *reply
 	more    []*reply       // the pages after it
 	line    map[string]any // its log line, nil where it never got as far as the gateway's handler
-	records []*policy.Record
+	records []*decisionlog.Record
 }
 
 // background is a step whose requests are under way.

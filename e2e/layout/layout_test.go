@@ -21,30 +21,31 @@ const module = "github.com/regogate/regogate"
 // mayImport lists, for each package of ours, which others of ours it may
 // import. A package that is not listed may not exist.
 var mayImport = map[string][]string{
-	"gateway/mcp":          {},
-	"gateway/stream":       {},
-	"registry/strictyaml":  {},
-	"registry/catalogue":   {},
-	"policies":             {},
-	"registry":             {"registry/strictyaml"},
-	"gateway/auth":         {"gateway/mcp", "registry/strictyaml"},
-	"gateway/auth/mint":    {},
-	"gateway/policy":       {"gateway/mcp", "gateway/policy/plane", "gateway/policy/reads", "registry/strictyaml"},
-	"bundles":              {"gateway/policy", "gateway/policy/plane"},
-	"bundles/server":       {"bundles"},
-	"gateway/policy/plane": {},
-	"gateway/policy/reads": {},
-	"gateway/session":      {"registry", "registry/strictyaml"},
-	"gateway/upstream":     {"gateway/mcp", "registry", "registry/strictyaml"},
-	"gateway/arguments":    {},
-	"gateway":              {"gateway/arguments", "gateway/mcp", "gateway/auth", "gateway/policy", "gateway/session", "gateway/stream", "gateway/upstream", "registry", "registry/strictyaml"},
-	"e2e/world":            {"gateway", "gateway/mcp", "gateway/auth", "gateway/auth/mint", "gateway/policy", "gateway/session", "gateway/upstream", "registry", "registry/strictyaml", "registry/catalogue", "policies"},
-	"cmd/regogate/draft":   {"e2e/world", "gateway", "gateway/auth/mint", "gateway/mcp", "gateway/policy", "gateway/session", "gateway/upstream", "policies", "registry", "registry/catalogue", "registry/strictyaml"},
-	"cmd/regogate":         {"*"},
+	"gateway/mcp":                {},
+	"gateway/stream":             {},
+	"registry/strictyaml":        {},
+	"registry/catalogue":         {},
+	"policies":                   {},
+	"registry":                   {"registry/strictyaml"},
+	"gateway/auth":               {"gateway/mcp", "registry/strictyaml"},
+	"gateway/auth/mint":          {},
+	"gateway/policy":             {"gateway/mcp", "gateway/policy/plane", "gateway/policy/reads", "registry/strictyaml"},
+	"bundles":                    {"gateway/policy", "gateway/policy/plane"},
+	"bundles/server":             {"bundles"},
+	"gateway/policy/plane":       {},
+	"gateway/policy/reads":       {},
+	"gateway/policy/decisionlog": {"gateway/policy"},
+	"gateway/session":            {"registry", "registry/strictyaml"},
+	"gateway/upstream":           {"gateway/mcp", "registry", "registry/strictyaml"},
+	"gateway/arguments":          {},
+	"gateway":                    {"gateway/arguments", "gateway/mcp", "gateway/auth", "gateway/policy", "gateway/policy/decisionlog", "gateway/session", "gateway/stream", "gateway/upstream", "registry", "registry/strictyaml"},
+	"e2e/world":                  {"gateway", "gateway/mcp", "gateway/auth", "gateway/auth/mint", "gateway/policy", "gateway/policy/decisionlog", "gateway/session", "gateway/upstream", "registry", "registry/strictyaml", "registry/catalogue", "policies"},
+	"cmd/regogate/draft":         {"e2e/world", "gateway", "gateway/auth/mint", "gateway/mcp", "gateway/policy", "gateway/session", "gateway/upstream", "policies", "registry", "registry/catalogue", "registry/strictyaml"},
+	"cmd/regogate":               {"*"},
 }
 
 // opaMay lists who may import OPA.
-var opaMay = []string{"gateway/policy", "gateway/policy/plane", "gateway/policy/reads", "cmd/regogate", "bundles"}
+var opaMay = []string{"gateway/policy", "gateway/policy/plane", "gateway/policy/reads", "gateway/policy/decisionlog", "cmd/regogate", "bundles"}
 
 type source struct {
 	pkg, path string

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/regogate/regogate/gateway"
-	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 	"github.com/regogate/regogate/policies"
 	"github.com/regogate/regogate/registry/catalogue"
 	"github.com/regogate/regogate/registry/strictyaml"
@@ -42,7 +42,8 @@ type look struct {
 // forgetful keeps no decision record.
 type forgetful struct{}
 
-func (forgetful) Record(*policy.Record) bool { return true }
+func (forgetful) Record(*decisionlog.Record) bool { return true }
+func (forgetful) Reserve() (func(), bool)         { return func() {}, true }
 
 // serveGateway is the process whose goroutines and memory are looked at: a
 // gateway and nothing else. It prints its address, answers each line on in with

@@ -23,7 +23,7 @@ import (
 	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/auth/mint"
 	"github.com/regogate/regogate/gateway/mcp"
-	"github.com/regogate/regogate/gateway/policy"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 	"github.com/regogate/regogate/gateway/upstream"
 	"github.com/regogate/regogate/policies"
 	"github.com/regogate/regogate/registry"
@@ -45,6 +45,7 @@ type Options struct {
 	Adjust    func(*gateway.Config)      // last changes of the configuration
 	Define    func(registry.Tool) []byte // definition that a server gives of a tool; Definition where nil
 	Servers   []*Server                  // further servers, which the catalogue need not know
+	Decisions decisionlog.Recorder       // gets the gateway's records, besides World.Records; may be nil
 	Key       string                     // PEM file of the issuer's ES256 key, made where it is missing; a new key where empty
 }
 
@@ -79,7 +80,7 @@ func Start(ctx context.Context, o Options) (*World, error) {
 		o.Define = Definition
 	}
 	ctx, stop := context.WithCancel(ctx)
-	w := &World{Servers: map[string]*Server{}, Records: &Records{}, stop: stop}
+	w := &World{Servers: map[string]*Server{}, Records: &Records{next: o.Decisions}, stop: stop}
 	w.parts, ctx = errgroup.WithContext(ctx)
 	if err := w.start(ctx, o); err != nil {
 		return nil, errors.Join(err, w.Close())
@@ -265,19 +266,28 @@ func (w *World) Close() error {
 // Records is a recorder that keeps decision records in memory.
 type Records struct {
 	mu   sync.Mutex
-	list []*policy.Record
+	list []*decisionlog.Record
+	next decisionlog.Recorder
 }
 
 // Record keeps r.
-func (r *Records) Record(record *policy.Record) bool {
+func (r *Records) Record(record *decisionlog.Record) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list = append(r.list, record)
-	return true
+	return r.next == nil || r.next.Record(record)
+}
+
+// Reserve implements decisionlog.Recorder: nothing is ever lost here.
+func (r *Records) Reserve() (release func(), ok bool) {
+	if r.next != nil {
+		return r.next.Reserve()
+	}
+	return func() {}, true
 }
 
 // All returns the records so far, oldest first.
-func (r *Records) All() []*policy.Record {
+func (r *Records) All() []*decisionlog.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.list)

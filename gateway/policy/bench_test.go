@@ -198,13 +198,3 @@ func BenchmarkLoad(b *testing.B) {
 		}
 	}
 }
-
-func BenchmarkRecordLine(b *testing.B) {
-	r := whole()
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := r.appendLine(nil); err != nil {
-			b.Fatal(err)
-		}
-	}
-}

@@ -68,7 +68,8 @@ type program struct {
 	store    storage.Store
 	txn      storage.Transaction // a read transaction that stays open
 	hasCall  bool
-	indexed  bool // whether evaluation may use OPA's rule index
+	indexed  bool     // whether evaluation may use OPA's rule index
+	masks    *program // of the decision log; nil without
 }
 
 // entry is the reference of a rule of the entry package.
@@ -89,6 +90,9 @@ func compile(c *content, caps *ast.Capabilities, prints bool) (*program, Problem
 		return nil, Problems{{File: c.origin, Message: oneLine(err.Error())}}
 	}
 	p.txn = txn
+	if problems := p.compileMasks(modules, caps); len(problems) > 0 {
+		return nil, problems
+	}
 	p.compiler = ast.NewCompiler().
 		SetErrorLimit(maxCompileErrors).
 		WithCapabilities(caps).
@@ -105,9 +109,7 @@ func compile(c *content, caps *ast.Capabilities, prints bool) (*program, Problem
 		return nil, problems
 	}
 	p.hasCall = defined(p.compiler, entry("call"))
-	p.indexed = !slices.ContainsFunc(p.compiler.Required.Builtins, func(b *ast.Builtin) bool {
-		return slices.Contains(forgivenBuiltins(), b.Name)
-	})
+	p.indexed = indexable(p.compiler)
 	return p, nil
 }
 

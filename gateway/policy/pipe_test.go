@@ -3,12 +3,9 @@
 package policy
 
 import (
-	"errors"
-	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // Opening a named pipe would wait for a writer, and the gateway with it.
@@ -21,47 +18,5 @@ func TestNamedPipe(t *testing.T) {
 	}
 	if got, want := Check(Config{Dir: dir}).Error(), pipe+": not a regular file: remove it from the policy directory"; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
-// A pipe that nobody reads is an error at once, one with a reader takes records.
-func TestLogToNamedPipe(t *testing.T) {
-	pipe := filepath.Join(t.TempDir(), "decisions")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	opened := make(chan error, 1)
-	go func() {
-		f, err := OpenLogFile(pipe)
-		if err == nil {
-			f.Close()
-		}
-		opened <- err
-	}()
-	select {
-	case err := <-opened:
-		if !errors.Is(err, syscall.ENXIO) {
-			t.Errorf("without a reader: %v", err)
-		}
-	case <-time.After(5 * time.Second):
-		t.Error("opening waits for a reader")
-	}
-	// Opened for both, a pipe needs nobody else.
-	reader, err := os.OpenFile(pipe, os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer reader.Close()
-	f, err := OpenLogFile(pipe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	got := make([]byte, 5)
-	if _, err := f.WriteString("line\n"); err != nil {
-		t.Error(err)
-	}
-	if n, err := reader.Read(got); string(got[:n]) != "line\n" {
-		t.Errorf("read %q, %v", got[:n], err)
 	}
 }

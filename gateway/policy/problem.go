@@ -130,9 +130,12 @@ func ownMessage(t *ast.Term) string {
 	if !ok {
 		return fmt.Sprintf("problems holds a value of type %s: it must hold strings", ast.ValueName(t.Value))
 	}
-	message := shorten(oneLine(string(text)), maxText)
+	message := shorten(oneLine(string(text)), maxProblem)
 	if message == "" {
 		return "problems holds an empty string: say what is wrong and how to mend it"
 	}
 	return message
 }
+
+// maxProblem bounds a problem that a policy tells of itself.
+const maxProblem = 512
