@@ -69,7 +69,7 @@ func blowUp(t *testing.T, condition string) {
 // timeouts counts the decisions on a group that were not made in time.
 func (r *rig) timeouts(group string) (n int) {
 	for _, record := range r.Records.All() {
-		if record.Code == policy.CodeTimeout && slices.Contains([]string{group + "-false", group + "-true"}, record.Subject) {
+		if record.Code == policy.CodeTimeout && slices.Contains([]string{group + "-false", group + "-true"}, record.Subject.Claim("sub")) {
 			n++
 		}
 	}
