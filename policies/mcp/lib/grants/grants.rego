@@ -112,10 +112,9 @@ problems contains {"role": role, "grant": name, "problem": problem} if {
 
 # What the caller's grants let in, by domain: each grant under all of its domains.
 # It depends on the caller alone, so that a list has it worked out once.
-_scopes[domain] contains scope if {
-	some grant in held
-	scope := _scope(grant)
-	some domain in grant.domains
+_scopes := {domain: scopes |
+	some domain in {domain | some grant in held; some domain in grant.domains}
+	scopes := [_scope(grant) | some grant in held; domain in grant.domains]
 }
 
 # What a grant lets in, each part as the set of what it lets in. A thing must have
@@ -145,18 +144,20 @@ _spans(scope) if {
 	every domain in asked.thing.attributes { scope.domains[domain] }
 }
 
-# What has no env may act on any of them.
-_acts_in(scope) if scope.env[asked.thing.env]
-
 _acts_in(scope) if {
 	scope.env == "any"
-	not _strange_env
+	is_string(asked.thing.env)
 }
 
-_strange_env if {
-	env := asked.thing.env
-	not is_string(env)
+_acts_in(scope) if scope.env[asked.thing.env]
+
+# What has no env may act on any of them.
+_acts_in(scope) if {
+	scope.env == "any"
+	not _acts_somewhere
 }
+
+_acts_somewhere if type_name(asked.thing.env)
 
 # What hints claim fits too. An execute tool may do anything as it is.
 _hints_fit(scope) if facets.hinted - scope.effects == set()
