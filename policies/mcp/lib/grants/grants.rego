@@ -31,16 +31,15 @@ import data.mcp.lib.facets
 # scope: document
 default covered := false
 
+# Most things fail at their domains, data and reach, so these are first, and the rest,
+# that there is one thing only among it, is not looked at for all of them.
 covered if {
-	thing := asked.thing
-	some domain in thing.attributes
-	some scope in _scopes[domain]
-	scope.effects[asked.effect]
+	thing := asked.first
+	some scope in _spanning(thing.attributes)
 	scope.data[thing.data]
 	scope.reach[thing.reach]
-	_spans(scope)
+	_does(scope, asked.effect)
 	_acts_in(scope)
-	_hints_fit(scope)
 }
 
 # METADATA
@@ -110,17 +109,15 @@ problems contains {"role": role, "grant": name, "problem": problem} if {
 	some problem in _faults(grant)
 }
 
-# What the caller's grants let in, by domain: each grant under all of its domains.
-# It depends on the caller alone, so that a list has it worked out once.
-_scopes := {domain: scopes |
-	some domain in {domain | some grant in held; some domain in grant.domains}
-	scopes := [_scope(grant) | some grant in held; domain in grant.domains]
-}
+# What the caller's grants let in. It depends on the caller alone, so that a list has
+# it worked out once.
+_scopes := [_scope(grant) | some grant in held]
 
 # What a grant lets in, each part as the set of what it lets in. A thing must have
-# one of the domains, and no others than these. There is no env where it may be any.
+# one of the domains, and no others than these.
 _scope(grant) := {
-	"domains": _others(grant),
+	"domains": {domain | some domain in grant.domains},
+	"others": _others(grant),
 	"effects": _effects(grant),
 	"data": facets.within.data[grant.data],
 	"reach": facets.within.reach[grant.reach],
@@ -139,17 +136,31 @@ _envs(grant) := "any" if grant.env == "any"
 
 else := {env | some env in grant.env}
 
-_spans(scope) if {
-	is_array(asked.thing.attributes)
-	every domain in asked.thing.attributes { scope.domains[domain] }
+# The scopes that a thing with these attributes lies in. Many things have the same.
+_spanning(attributes) := [scope |
+	is_array(attributes)
+	domains := {domain | some domain in attributes}
+	some scope in _scopes
+	domains & scope.domains != set()
+	domains - scope.others == set()
+]
+
+# What hints claim fits too. An execute tool may do anything as it is.
+_does(scope, effect) if {
+	scope.effects[effect]
+	_hints_fit(scope, effect)
 }
+
+_hints_fit(scope, _) if facets.hinted - scope.effects == set()
+
+_hints_fit(_, "execute")
 
 _acts_in(scope) if {
 	scope.env == "any"
-	is_string(asked.thing.env)
+	is_string(asked.first.env)
 }
 
-_acts_in(scope) if scope.env[asked.thing.env]
+_acts_in(scope) if scope.env[asked.first.env]
 
 # What has no env may act on any of them.
 _acts_in(scope) if {
@@ -157,20 +168,14 @@ _acts_in(scope) if {
 	not _acts_somewhere
 }
 
-_acts_somewhere if type_name(asked.thing.env)
-
-# What hints claim fits too. An execute tool may do anything as it is.
-_hints_fit(scope) if facets.hinted - scope.effects == set()
-
-_hints_fit(_) if asked.effect == "execute"
+_acts_somewhere if type_name(asked.first.env)
 
 # The grants with the thing's domains, and what each lacks of the rest.
 _lacks[grant] := {reason | some reason in _reasons; _lacking(reason, scope)} if {
+	spanning := _spanning(asked.thing.attributes)
 	some grant in held
 	scope := _scope(grant)
-	some domain in asked.thing.attributes
-	domain in grant.domains
-	_spans(scope)
+	scope in spanning
 }
 
 _reasons := {
@@ -185,7 +190,7 @@ _lacking("effect_not_granted", scope) if not scope.effects[asked.effect]
 
 _lacking("hint_not_granted", scope) if {
 	scope.effects[asked.effect]
-	not _hints_fit(scope)
+	not _hints_fit(scope, asked.effect)
 }
 
 _lacking("data_not_granted", scope) if not scope.data[asked.thing.data]
