@@ -54,21 +54,15 @@ kinds contains "server" if type_name(input.server)
 # title: Thing
 # description: What is asked about; undefined unless there is exactly one thing.
 # scope: document
-thing := first if count(kinds) == 1
-
-# METADATA
-# title: First
-# description: |-
-#   The thing that is asked about, or one of them where there are several. It is found
-#   more quickly than thing, for rules that also ask whether the question fits.
-# scope: document
-first := input.tool if {
-	type_name(input.tool)
+thing := input.tool if {
+	kinds == {"tool"}
 } else := input.resource if {
-	type_name(input.resource)
+	kinds == {"resource"}
 } else := input.prompt if {
-	type_name(input.prompt)
-} else := input.server
+	kinds == {"prompt"}
+} else := input.server if {
+	kinds == {"server"}
+}
 
 # METADATA
 # title: Effect

@@ -31,15 +31,11 @@ import data.mcp.lib.facets
 # scope: document
 default covered := false
 
-# Most things fail at their domains, data and reach, so these are first, and the rest,
-# that there is one thing only among it, is not looked at for all of them.
 covered if {
-	thing := asked.first
-	some scope in _spanning(thing.attributes)
-	scope.data[thing.data]
-	scope.reach[thing.reach]
-	_does(scope, asked.effect)
+	some scope in _near
+	scope.effects[asked.effect]
 	_acts_in(scope)
+	_hints_fit(scope)
 }
 
 # METADATA
@@ -136,6 +132,14 @@ _envs(grant) := "any" if grant.env == "any"
 
 else := {env | some env in grant.env}
 
+# The scopes that the thing's domains, data and reach lie in.
+_near := [scope |
+	thing := asked.thing
+	some scope in _spanning(thing.attributes)
+	scope.data[thing.data]
+	scope.reach[thing.reach]
+]
+
 # The scopes that a thing with these attributes lies in. Many things have the same.
 _spanning(attributes) := [scope |
 	is_array(attributes)
@@ -145,22 +149,12 @@ _spanning(attributes) := [scope |
 	domains - scope.others == set()
 ]
 
-# What hints claim fits too. An execute tool may do anything as it is.
-_does(scope, effect) if {
-	scope.effects[effect]
-	_hints_fit(scope, effect)
-}
-
-_hints_fit(scope, _) if facets.hinted - scope.effects == set()
-
-_hints_fit(_, "execute")
-
 _acts_in(scope) if {
 	scope.env == "any"
-	is_string(asked.first.env)
+	is_string(asked.thing.env)
 }
 
-_acts_in(scope) if scope.env[asked.first.env]
+_acts_in(scope) if scope.env[asked.thing.env]
 
 # What has no env may act on any of them.
 _acts_in(scope) if {
@@ -168,7 +162,12 @@ _acts_in(scope) if {
 	not _acts_somewhere
 }
 
-_acts_somewhere if type_name(asked.first.env)
+_acts_somewhere if type_name(asked.thing.env)
+
+# What hints claim fits too. An execute tool may do anything as it is.
+_hints_fit(scope) if facets.hinted - scope.effects == set()
+
+_hints_fit(_) if asked.effect == "execute"
 
 # The grants with the thing's domains, and what each lacks of the rest.
 _lacks[grant] := {reason | some reason in _reasons; _lacking(reason, scope)} if {
@@ -190,7 +189,7 @@ _lacking("effect_not_granted", scope) if not scope.effects[asked.effect]
 
 _lacking("hint_not_granted", scope) if {
 	scope.effects[asked.effect]
-	not _hints_fit(scope, asked.effect)
+	not _hints_fit(scope)
 }
 
 _lacking("data_not_granted", scope) if not scope.data[asked.thing.data]
