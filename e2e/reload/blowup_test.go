@@ -102,7 +102,7 @@ func TestConflict(t *testing.T) {
 	x.halt(t)
 	codes := map[string]int{}
 	for _, record := range r.Records.All() {
-		if record.Subject == "torn-false" && record.Code != "" {
+		if record.Subject.Claim("sub") == "torn-false" && record.Code != "" {
 			codes[record.Code]++
 		}
 	}

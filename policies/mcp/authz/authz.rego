@@ -24,17 +24,8 @@ default allow := false
 
 # A list asks this about everything there is, so what most things fail at is first.
 allow if {
-	thing := asked.thing
-	thing.registered == true
-	thing.definition.drifted == false
 	grants.covered
-	asked.fits
-}
-
-# Nobody offers a server, so it has no definition.
-allow if {
-	input.server.registered == true
-	grants.covered
+	_usable
 	asked.fits
 }
 
@@ -67,6 +58,18 @@ reasons contains "malformed_grant" if {
 problems contains sprintf("data.mcp.grants%s: %s", [concat("", place), p.problem]) if {
 	some p in grants.problems
 	place := [sprintf("[%s]", [json.marshal(p[key])]) | some key in ["role", "grant"]; p[key] != null]
+}
+
+_usable if {
+	thing := asked.thing
+	thing.registered == true
+	thing.definition.drifted == false
+}
+
+# Nobody offers a server, so it has no definition.
+_usable if {
+	asked.kinds == {"server"}
+	asked.thing.registered == true
 }
 
 _causes := [_method, _thing, _caller, grants.shortfalls]

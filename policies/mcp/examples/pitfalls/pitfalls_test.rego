@@ -76,6 +76,46 @@ test_wrong_type if {
 	_if_known_department with input.claims as {"department": "sales"}
 }
 
+# Each of these fails on some value, and is undefined or an error then.
+_denied if to_number(input.claims.level) < 3
+
+_denied if json.unmarshal(input.claims.profile).blocked == true
+
+_denied if time.parse_rfc3339_ns(input.claims.until) < 1700000000000000000
+
+_denied if 10 / input.claims.seats > 5
+
+_unless_denied if not _denied
+
+_if_level if input.claims.level in {"3", "4", "5"}
+
+test_failing_builtins if {
+	odd := [{"level": "abc"}, {"profile": "{blocked"}, {"until": "tomorrow"}, {"seats": 0}]
+	every claims in odd {
+		_unless_denied with input.claims as claims
+		not _if_level with input.claims as claims
+	}
+	low := [
+		{"level": "2"}, {"profile": "{\"blocked\": true}"}, {"until": "2020-01-01T00:00:00Z"},
+		{"seats": 1},
+	]
+	every claims in low {
+		not _unless_denied with input.claims as claims
+	}
+	_if_level with input.claims as {"level": "3"}
+}
+
+# What a negated call is given has to be there, or the whole rule is undefined: not
+# is about the call alone. A rule of its own is negated as a whole.
+_not_finance if not startswith(input.claims.department, "fin")
+
+test_negated_calls if {
+	not _not_finance with input.claims as {}
+	_unless_finance with input.claims as {}
+	_not_finance with input.claims as {"department": "sales"}
+	_unless_finance with input.claims as {"department": "sales"}
+}
+
 # Values of all types are ordered: null, false, true, numbers, strings, and so on.
 _at_most if input.arguments.amount <= 1000
 
@@ -141,6 +181,12 @@ _glob if glob.match("github*", [], input.tool.name)
 
 _glob_across_dots if glob.match("github*", null, input.tool.name)
 
+_glob_of_a_segment if glob.match("github.*", [], input.tool.name)
+
+_glob_across_segments if glob.match("github.*", ["/"], input.tool.name)
+
+_unless_glob if not glob.match("github*", [], input.tool.name)
+
 _by_server if input.tool.server == "github"
 
 test_globs if {
@@ -150,6 +196,12 @@ test_globs if {
 	}
 	_glob with input.tool as {"name": "githubx"}
 	_glob_across_dots with input.tool as {"name": "githubx"}
+	_glob_of_a_segment with input.tool as {"name": "github.delete"}
+	not _glob_of_a_segment with input.tool as {"name": "github.repo.delete"}
+	_glob_across_segments with input.tool as {"name": "github.repo.delete"}
+	not _glob_across_segments with input.tool as {"name": "githubx"}
+	_unless_glob with input.tool as {"name": "github.delete"}
+	not _unless_glob with input.tool as {"name": "githubx"}
 	_by_server with input.tool as {"server": "github", "name": "github.repo.delete"}
 	not _by_server with input.tool as {"server": "githubx"}
 }
@@ -159,6 +211,10 @@ _prefix if startswith(input.tool.server, "git")
 
 _pattern if regex.match(`read_file`, input.tool.name)
 
+_anchored if regex.match(`^read_file$`, input.tool.name)
+
+_uri_prefix if startswith(input.resource.uri, "file:///srv/a")
+
 _exactly if {
 	input.tool.server == "git"
 	input.tool.name == "read_file"
@@ -167,6 +223,10 @@ _exactly if {
 test_prefixes if {
 	_prefix with input.tool as {"server": "git-admin"}
 	_pattern with input.tool as {"name": "unsafe_read_file_and_delete"}
+	not _anchored with input.tool as {"name": "unsafe_read_file_and_delete"}
+	not _anchored with input.tool as {"name": "read_file\n"}
+	_anchored with input.tool as {"name": "read_file"}
+	_uri_prefix with input.resource as {"uri": "file:///srv/a-secret"}
 	not _exactly with input.tool as {"server": "git-admin", "name": "read_file"}
 	not _exactly with input.tool as {"server": "git", "name": "unsafe_read_file_and_delete"}
 	_exactly with input.tool as {"server": "git", "name": "read_file"}

@@ -78,7 +78,7 @@ effect := "read" if kinds in {{"resource"}, {"prompt"}, {"server"}}
 # scope: document
 default fits := false
 
-fits if {
-	count(kinds) == 1
-	kinds - methods[input.method] == set()
-}
+fits if kinds in _fitting
+
+# What the method goes with, each kind as kinds has it where it is alone.
+_fitting := {{kind} | some kind in methods[input.method]}

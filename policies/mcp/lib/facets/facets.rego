@@ -84,13 +84,15 @@ within := {
 # scope: document
 hinted contains "destructive" if {
 	hint := input.tool.definition.annotations.destructiveHint
-	not hint in {false, null}
+	hint != false
+	hint != null
 	not _reviewed
 }
 
 hinted contains "write" if {
 	hint := input.tool.definition.annotations.readOnlyHint
-	not hint in {true, null}
+	hint != true
+	hint != null
 	not _reviewed
 }
 

@@ -32,18 +32,10 @@ import data.mcp.lib.facets
 default covered := false
 
 covered if {
-	thing := asked.thing
-	some role in claims.roles
-	some grant in data.mcp.grants[role]
-	inside := [domain | some domain in thing.attributes; domain in grant.domains]
-	inside != []
-	_matches(grant, inside)
-	_effect(grant)
-	facets.within.data[grant.data][thing.data]
-	facets.within.reach[grant.reach][thing.reach]
-	_env(grant)
-	_hints(grant)
-	_proper_rest(grant)
+	some scope in _near
+	scope.effects[asked.effect]
+	_acts_in(scope)
+	_hints_fit(scope)
 }
 
 # METADATA
@@ -51,8 +43,7 @@ covered if {
 # description: The caller's grants, without those that are wrong.
 held contains grant if {
 	some role in claims.roles
-	some grant in data.mcp.grants[role]
-	_sound(grant)
+	some grant in _sound[role]
 }
 
 # METADATA
@@ -61,7 +52,7 @@ held contains grant if {
 malformed contains role if {
 	some role in claims.roles
 	some grant in data.mcp.grants[role]
-	not _sound(grant)
+	not _proper_whole(grant)
 }
 
 # METADATA
@@ -114,49 +105,76 @@ problems contains {"role": role, "grant": name, "problem": problem} if {
 	some problem in _faults(grant)
 }
 
-# The thing's domains lie inside the grant: all of them, or any where it says so.
-_matches(_, inside) if inside == asked.thing.attributes
+# What the caller's grants let in. It depends on the caller alone, so that a list has
+# it worked out once.
+_scopes := [_scope(grant) | some grant in held]
 
-_matches(grant, _) if {
-	grant.match == "any"
-	is_array(asked.thing.attributes)
-	every domain in asked.thing.attributes { domain in facets.domains }
+# What a grant lets in, each part as the set of what it lets in. A thing must have
+# one of the domains, and no others than these.
+_scope(grant) := {
+	"domains": {domain | some domain in grant.domains},
+	"others": _others(grant),
+	"effects": _effects(grant),
+	"data": facets.within.data[grant.data],
+	"reach": facets.within.reach[grant.reach],
+	"env": _envs(grant),
 }
 
-_effect(grant) if facets.within.effect[grant.effect][asked.effect]
+_others(grant) := facets.domains if grant.match == "any"
 
-_effect(grant) if {
-	grant.execute == true
-	asked.effect == "execute"
+else := {domain | some domain in grant.domains}
+
+_effects(grant) := facets.within.effect[grant.effect] | {"execute"} if grant.execute == true
+
+else := facets.within.effect[grant.effect]
+
+_envs(grant) := "any" if grant.env == "any"
+
+else := {env | some env in grant.env}
+
+# The scopes that the thing's domains, data and reach lie in.
+_near := [scope |
+	thing := asked.thing
+	some scope in _spanning(thing.attributes)
+	scope.data[thing.data]
+	scope.reach[thing.reach]
+]
+
+# The scopes that a thing with these attributes lies in. Many things have the same.
+_spanning(attributes) := [scope |
+	is_array(attributes)
+	domains := {domain | some domain in attributes}
+	some scope in _scopes
+	domains & scope.domains != set()
+	domains - scope.others == set()
+]
+
+_acts_in(scope) if {
+	scope.env == "any"
+	is_string(asked.thing.env)
 }
 
-# What hints claim fits too. An execute tool may do anything as it is.
-_hints(grant) if facets.hinted - facets.within.effect[grant.effect] == set()
-
-_hints(_) if asked.effect == "execute"
+_acts_in(scope) if scope.env[asked.thing.env]
 
 # What has no env may act on any of them.
-_env(grant) if {
-	grant.env == "any"
-	not _strange_env
+_acts_in(scope) if {
+	scope.env == "any"
+	not _acts_somewhere
 }
 
-_env(grant) if {
-	asked.thing.env in grant.env
-	_proper_env(grant.env)
-}
+_acts_somewhere if type_name(asked.thing.env)
 
-_strange_env if {
-	env := asked.thing.env
-	not is_string(env)
-}
+# What hints claim fits too. An execute tool may do anything as it is.
+_hints_fit(scope) if facets.hinted - scope.effects == set()
+
+_hints_fit(_) if asked.effect == "execute"
 
 # The grants with the thing's domains, and what each lacks of the rest.
-_lacks[grant] := {reason | some reason in _reasons; _lacking(reason, grant)} if {
+_lacks[grant] := {reason | some reason in _reasons; _lacking(reason, scope)} if {
+	spanning := _spanning(asked.thing.attributes)
 	some grant in held
-	inside := [domain | some domain in asked.thing.attributes; domain in grant.domains]
-	inside != []
-	_matches(grant, inside)
+	scope := _scope(grant)
+	scope in spanning
 }
 
 _reasons := {
@@ -167,18 +185,18 @@ _reasons := {
 	"env_not_granted",
 }
 
-_lacking("effect_not_granted", grant) if not _effect(grant)
+_lacking("effect_not_granted", scope) if not scope.effects[asked.effect]
 
-_lacking("hint_not_granted", grant) if {
-	_effect(grant)
-	not _hints(grant)
+_lacking("hint_not_granted", scope) if {
+	scope.effects[asked.effect]
+	not _hints_fit(scope)
 }
 
-_lacking("data_not_granted", grant) if not facets.within.data[grant.data][asked.thing.data]
+_lacking("data_not_granted", scope) if not scope.data[asked.thing.data]
 
-_lacking("reach_not_granted", grant) if not facets.within.reach[grant.reach][asked.thing.reach]
+_lacking("reach_not_granted", scope) if not scope.reach[asked.thing.reach]
 
-_lacking("env_not_granted", grant) if not _env(grant)
+_lacking("env_not_granted", scope) if not _acts_in(scope)
 
 _faults(grant) := {"is not an object: want one with domains, effect, data, reach and env"} if not is_object(grant)
 
@@ -238,21 +256,14 @@ _proper_env(env) if {
 	}
 }
 
-# Without faults; this is quicker than to list them.
-_sound(grant) if {
-	is_object(grant)
-	grant.domains != []
-	facets.within.data[grant.data]
-	facets.within.reach[grant.reach]
-	_proper("env", grant)
-	_proper_rest(grant)
+# The grants of each role that are without faults.
+_sound[role] contains grant if {
+	some role, grants in data.mcp.grants
+	some grant in grants
+	_proper_whole(grant)
 }
 
-# What covered has not yet found proper by looking it up.
-_proper_rest(grant) if {
-	object.remove(grant, _keys) == {}
-	object.get(grant, "match", "all") in {"all", "any"}
-	is_boolean(object.get(grant, "execute", false))
-	facets.within.effect[grant.effect]
-	_proper_domains(grant.domains)
+_proper_whole(grant) if {
+	is_object(grant)
+	_faults(grant) == set()
 }
