@@ -36,7 +36,7 @@ type signing struct {
 
 func (s *signing) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.key, "signing-key", "", "private key: PEM, JWKS, or for HS* the file with the secret")
-	cmd.Flags().StringVar(&s.algorithm, "signing-alg", "", "signature algorithm: "+strings.Join(bundles.Algorithms(), ", ")+" (default: the JWKS's, or "+bundles.DefaultAlgorithm+")")
+	cmd.Flags().StringVar(&s.algorithm, "signing-alg", "", "signature algorithm: "+strings.Join(bundles.Algorithms(), ", ")+" (default: the first that goes with the key)")
 	cmd.Flags().StringVar(&s.id, "key-id", "", "name of the key, which verifiers look it up by; chooses a key of a JWKS")
 	cmd.Flags().StringVar(&s.scope, "scope", "", "scope that verifiers must ask for")
 	cmd.Flags().DurationVar(&s.expires, "expires-in", 0, "how long the signature is good, such as 720h (default: for ever)")
@@ -154,7 +154,7 @@ func bundleVerifyCommand() *cobra.Command {
 			case keyFile == "":
 				return errors.New("--verification-key: name the key to verify with")
 			}
-			key, err := bundles.ReadVerificationKey(keyFile, algorithm, id)
+			keys, err := bundles.ReadVerificationKeys(keyFile, algorithm, id)
 			if err != nil {
 				return fmt.Errorf("--verification-key: %w", err)
 			}
@@ -162,7 +162,7 @@ func bundleVerifyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			info, err := bundles.Verify(body, []*bundles.Key{key}, scope, time.Now())
+			info, err := bundles.Verify(body, keys, scope, time.Now())
 			if err != nil {
 				return fmt.Errorf("%s: not verified: %w", path, err)
 			}
@@ -171,7 +171,7 @@ func bundleVerifyCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&keyFile, "verification-key", "", "public key or certificate in PEM, a JWKS, or for HS* the file with the secret")
-	cmd.Flags().StringVar(&algorithm, "alg", "", "signature algorithm (default: the JWKS's, or "+bundles.DefaultAlgorithm+")")
+	cmd.Flags().StringVar(&algorithm, "alg", "", "signature algorithm; needed for a secret (default: the first that goes with the key)")
 	cmd.Flags().StringVar(&id, "key-id", "", "name of the key; chooses a key of a JWKS")
 	cmd.Flags().StringVar(&scope, "scope", "", "scope that the signature must have")
 	return cmd
