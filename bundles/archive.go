@@ -108,7 +108,7 @@ func signatures(files []file) []string {
 	for _, f := range files {
 		if bundle.IsSignaturesFile(f.name) {
 			var signed bundle.SignaturesConfig
-			if json.Unmarshal(f.body, &signed) == nil {
+			if json.NewDecoder(bytes.NewReader(f.body)).Decode(&signed) == nil { // as OPA does
 				return signed.Signatures
 			}
 		}

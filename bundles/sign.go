@@ -123,19 +123,19 @@ func Verify(body []byte, keys []*Key, scope string, at time.Time) (*Info, error)
 func unverified(err error, files []file, keys []*Key, scope string) error {
 	switch tokens := signatures(files); {
 	case isDelta(files):
-		return errors.New("is a delta bundle, which cannot be signed: use the whole one")
+		return errors.New("not verified: it is a delta bundle, which cannot be signed: use the whole one")
 	case len(tokens) == 0:
-		return errors.New("is not signed: sign it with regogate bundle sign")
+		return errors.New("not verified: it is not signed: sign it with regogate bundle sign")
 	case len(tokens) == 1:
 		s := signature(tokens[0])
 		if strings.Contains(err.Error(), "scope mismatch") {
-			return fmt.Errorf("the signature is for the scope %q, not %q: name its scope, or sign the bundle for this one", s.Scope, scope)
+			return fmt.Errorf("not verified: the signature is for the scope %q, not %q: name its scope, or sign the bundle for this one", s.Scope, scope)
 		}
 		var have []string
 		for _, k := range keys {
 			have = append(have, k.String())
 		}
-		return fmt.Errorf("%w (the signature says that it is made with %s; verified with %s)", err, s.made(), strings.Join(have, " or "))
+		return fmt.Errorf("not verified: %w (the signature says that it is made with %s; verified with %s)", err, s.made(), strings.Join(have, " or "))
 	}
-	return err
+	return fmt.Errorf("not verified: %w", err)
 }
