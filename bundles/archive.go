@@ -125,4 +125,18 @@ func isDelta(files []file) bool {
 	return false
 }
 
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+// oneLine is what OPA says, without the source that it shows.
+func oneLine(err error) string {
+	var list ast.Errors
+	if !errors.As(err, &list) {
+		return strings.Join(strings.Fields(err.Error()), " ")
+	}
+	said := make([]string, len(list))
+	for i, e := range list {
+		said[i] = strings.Join(strings.Fields(e.Message), " ")
+		if e.Location != nil {
+			said[i] = fmt.Sprintf("%s:%d: %s", strings.TrimPrefix(e.Location.File, "/"), e.Location.Row, said[i])
+		}
+	}
+	return strings.Join(said, "; ")
+}

@@ -136,7 +136,7 @@ func TestBuildRefuses(t *testing.T) {
 		"narrow roots":   {map[string]string{"a.rego": allow}, []string{"mcp/lib"}, "do not permit 'package mcp.authz' in module '/a.rego': name roots that hold every package and all data, none within another"},
 		"narrow data":    {map[string]string{"a.rego": allow, "data.json": `{"mcp": {"grants": []}}`}, []string{"mcp/authz"}, "do not permit data at path '/mcp/grants' (hint: check bundle directory structure): name roots that hold every package and all data, none within another"},
 		"nested roots":   {map[string]string{"a.rego": allow}, []string{"mcp", "mcp/authz"}, "overlapped roots: 'mcp' and 'mcp/authz': name roots that hold every package and all data, none within another"},
-		"broken policy":  {map[string]string{"a.rego": "package mcp.authz\n\nallow if {"}, nil, "rego_parse_error"},
+		"broken policy":  {map[string]string{"a.rego": "package mcp.authz\n\nallow if {"}, nil, "a.rego:3: unexpected eof token"},
 		"foreign module": {map[string]string{"a.rego": "package other\n"}, nil, "do not permit 'package other' in module '/a.rego': name roots that hold every package and all data, none within another"},
 	} {
 		b, err := bundles.Build(tree(t, c.files), bundles.Options{Roots: c.roots})

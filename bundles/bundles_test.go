@@ -134,7 +134,7 @@ func pairs(t testing.TB) (list []pair) {
 		case strings.HasPrefix(a, "ES"):
 			p.private, p.public = ec(t, curves[a])
 		case strings.HasPrefix(a, "HS"):
-			p.private = "a secret for " + a + " that is long enough, it is\n"
+			p.private = "a secret that is long enough, it is: " + rand.Text() + "\n"
 			p.public = p.private
 		}
 		list = append(list, p)

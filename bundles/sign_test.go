@@ -59,7 +59,7 @@ func TestSignaturesGoBothWays(t *testing.T) {
 				t.Errorf("%s: plain OPA refuses ours: %v", p.algorithm, err)
 			}
 		}
-		if _, err := opa(t, ours.Bytes, bundle.NewVerificationConfig(configured(t, "prod", pair{p.algorithm, "", others[i].public}), "prod", "", nil)); p.algorithm[0] != 'H' && err == nil {
+		if _, err := opa(t, ours.Bytes, bundle.NewVerificationConfig(configured(t, "prod", pair{p.algorithm, "", others[i].public}), "prod", "", nil)); err == nil {
 			t.Errorf("%s: plain OPA takes ours with another key", p.algorithm)
 		}
 		unsigned, err := bundles.Build(dir, bundles.Options{})
@@ -72,9 +72,6 @@ func TestSignaturesGoBothWays(t *testing.T) {
 			if err != nil || info.Revision != ours.Revision || info.Signatures[0].Algorithm != p.algorithm ||
 				info.Signatures[0].KeyID != "prod" || info.Signatures[0].Files != 5 {
 				t.Errorf("%s, %s: %+v %v", p.algorithm, name, info, err)
-			}
-			if p.algorithm[0] == 'H' {
-				continue // pairs gives these the same secret
 			}
 			want := fmt.Sprintf("(the signature says that it is made with %s and key \"prod\"; verified with %[1]s and key \"prod\")", p.algorithm)
 			if _, err := bundles.Verify(body, wrong, "", time.Now()); err == nil || !strings.Contains(err.Error(), want) {
@@ -254,9 +251,9 @@ func TestSignRefuses(t *testing.T) {
 	for want, body := range map[string][]byte{
 		"is a delta bundle, which OPA cannot verify: sign the whole one": archive(t, entry{"/patch.json", `{"data": [{"op": "upsert", "path": "/mcp/x", "value": 1}]}`}),
 		"is no bundle: want a gzipped tar archive":                       []byte("<!DOCTYPE html>"),
-		"rego_parse_error":                  archive(t, entry{"/a.rego", "package"}),
-		"bundle load failed on /data.json":  archive(t, entry{"/data.json", "{"}),
-		"do not permit 'package mcp.authz'": archive(t, entry{"/a.rego", allow}, entry{"/.manifest", `{"roots": ["x"]}`}),
+		"a.rego:1: unexpected eof token":                                 archive(t, entry{"/a.rego", "package"}),
+		"bundle load failed on /data.json":                               archive(t, entry{"/data.json", "{"}),
+		"do not permit 'package mcp.authz'":                              archive(t, entry{"/a.rego", allow}, entry{"/.manifest", `{"roots": ["x"]}`}),
 	} {
 		if _, err := bundles.Sign(body, key, bundles.Claims{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
