@@ -146,7 +146,9 @@ func bundleSignCommand() *cobra.Command {
 			if output == "" {
 				output = path
 			}
-			return put(cmd, output, signed, "signed with "+key.Algorithm)
+			return put(cmd, output, signed, "signed with "+signedWith(bundles.Signature{
+				Algorithm: key.Algorithm, KeyID: key.ID, Scope: claims.Scope, Expires: claims.Expires.UTC(),
+			}))
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; - for standard output (default: the bundle itself)")
