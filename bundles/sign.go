@@ -17,8 +17,8 @@ import (
 // Claims are what a signature says beside the digests of the files.
 type Claims struct {
 	Scope string // must be the one that the verifier asks for
-	// Expires ends the signature; zero never does. OPA alone does not look at it,
-	// regogate does when it is sent such a bundle.
+	// Expires ends the signature; zero never does. OPA alone does not look at it.
+	// Verify does, and a gateway that downloads such a bundle.
 	Expires time.Time
 }
 

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -118,9 +119,9 @@ func bundleSignCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sign BUNDLE",
 		Short: "Sign a bundle, in place of any signature that it has",
-		Long: "Signs the files of a bundle, whoever made it, and leaves them as they are. OPA verifies the signature; of\n" +
-			"--expires-in it knows nothing, regogate refuses a bundle whose time is over. A delta bundle cannot be\n" +
-			"signed. The key is as for bundle build.",
+		Long: "Signs the files of a bundle, whoever made it, and leaves them as they are. OPA verifies the signature, and\n" +
+			"knows nothing of --expires-in; a gateway refuses to download a bundle whose time is over. A delta bundle\n" +
+			"cannot be signed. The key is as for bundle build.",
 		Example: "  regogate bundle sign authz.tar.gz --signing-key key.pem --key-id prod\n" +
 			"  regogate bundle sign authz.tar.gz --signing-key keys.json --key-id 2026 -o signed.tar.gz --expires-in 720h",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -287,7 +288,7 @@ func signedWith(s bundles.Signature) string {
 
 // plain keeps what a bundle says from writing to the terminal what it likes.
 func plain(s string) string {
-	if strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
 		return strconv.Quote(s)
 	}
 	return s
