@@ -19,7 +19,7 @@ deps: ## what the tests need: redis-server, the pinned MCP clients and servers, 
 	e2e/conformance/install.sh
 
 lint: ## gofmt, vet, staticcheck
-	@out=$$(gofmt -l cmd gateway registry policies e2e); test -z "$$out" || { echo "gofmt would change: $$out"; exit 1; }
+	@out=$$(gofmt -l bundles cmd gateway registry policies e2e); test -z "$$out" || { echo "gofmt would change: $$out"; exit 1; }
 	go vet -tags opacli ./...
 	go run $(STATICCHECK) ./...
 

@@ -6,11 +6,11 @@ package bundles
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/bundle"
@@ -74,11 +74,32 @@ func Build(dir string, o Options) (*Built, error) {
 	if entries := entrypoints(b); len(entries) > 0 {
 		b.Manifest.Metadata = map[string]any{"entrypoints": entries}
 	}
-	out, err := write(b, o.Key, o.Claims)
-	if err != nil {
+	var out bytes.Buffer
+	if err := bundle.NewWriter(&out).UseModulePath(true).DisableFormat(true).Write(*b); err != nil {
+		return nil, fmt.Errorf("build a bundle of %s: %s", dir, oneLine(err))
+	}
+	built := &Built{Bytes: out.Bytes(), Revision: b.Manifest.Revision, Roots: roots}
+	if err := built.finish(o); err != nil {
 		return nil, fmt.Errorf("build a bundle of %s: %w", dir, err)
 	}
-	return &Built{Bytes: out, Revision: b.Manifest.Revision, Roots: roots}, nil
+	return built, nil
+}
+
+// finish holds the bundle to what its readers will, and signs it where there is a
+// key.
+func (b *Built) finish(o Options) (err error) {
+	if _, err = unpack(b.Bytes, time.Time{}); err != nil {
+		return err
+	}
+	back, err := read(b.Bytes, nil)
+	if err != nil {
+		return fmt.Errorf("%w: name roots that hold every package and all data, none within another", err)
+	}
+	b.Roots = *back.Manifest.Roots
+	if o.Key != nil {
+		b.Bytes, err = Sign(b.Bytes, o.Key, o.Claims)
+	}
+	return err
 }
 
 // place is the path of a module's package, as roots are written.
@@ -123,19 +144,3 @@ func entrypoints(b *bundle.Bundle) []string {
 	}
 	return slices.Sorted(maps.Keys(found))
 }
-
-// write signs the bundle, if there is a key, and writes it.
-func write(b *bundle.Bundle, key *Key, claims Claims) ([]byte, error) {
-	if key != nil {
-		if err := sign(b, key, claims); err != nil {
-			return nil, err
-		}
-	}
-	var out bytes.Buffer
-	if err := bundle.NewWriter(&out).UseModulePath(true).DisableFormat(true).Write(*b); err != nil {
-		return nil, errors.New(oneLine(err))
-	}
-	return out.Bytes(), nil
-}
-
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

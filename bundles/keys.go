@@ -2,14 +2,17 @@ package bundles
 
 import (
 	"crypto/ecdsa"
-	"crypto/ed25519"
+	"crypto/elliptic"
 	"crypto/rsa"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/MicahParks/jwkset"
@@ -17,13 +20,11 @@ import (
 	"github.com/open-policy-agent/opa/v1/bundle"
 )
 
-// Algorithms are the signature algorithms that OPA knows.
+// Algorithms are the signature algorithms that the keys in OPA's configuration can
+// be for. EdDSA is none of them: nothing that is sent bundles could verify it.
 func Algorithms() []string {
-	return []string{"ES256", "ES384", "ES512", "EdDSA", "HS256", "HS384", "HS512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"}
+	return []string{"ES256", "ES384", "ES512", "HS256", "HS384", "HS512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"}
 }
-
-// DefaultAlgorithm is OPA's.
-const DefaultAlgorithm = "RS256"
 
 // Key signs or verifies bundles.
 type Key struct {
@@ -32,86 +33,154 @@ type Key struct {
 	key       any // what golang-jwt takes for the algorithm
 }
 
-// ReadSigningKey reads a private key: PEM, a JWKS with private keys, or for HS*
-// the file's text as the secret. id chooses a key of a JWKS, which may be left out
-// where there is one, and names any other.
+// String tells keys apart and nothing of what they are.
+func (k *Key) String() string { return Signature{Algorithm: k.Algorithm, KeyID: k.ID}.made() }
+
+// maxKeyFile is far above what keys need, in bytes.
+const maxKeyFile = 1 << 20
+
+// ReadSigningKey reads a private key: PEM, a JWKS with private keys, or for HS* the
+// file's bytes as the secret, with a line end where there is one, as OPA has it. id
+// chooses a key of a JWKS, which may be left out where there is one, and names any
+// other. Without an algorithm it is the JWKS's, or the first that goes with the key.
+// Errors never hold any of the key.
 func ReadSigningKey(path, algorithm, id string) (*Key, error) {
-	return readKey(path, algorithm, id, true)
+	keys, err := readKeys(path, algorithm, id, true)
+	if err != nil {
+		return nil, err
+	}
+	if len(keys) != 1 {
+		return nil, fmt.Errorf("%s: choose one of its keys by its id: %s", path, ids(keys))
+	}
+	return keys[0], nil
 }
 
-// ReadVerificationKey is ReadSigningKey for public keys and certificates.
-func ReadVerificationKey(path, algorithm, id string) (*Key, error) {
-	return readKey(path, algorithm, id, false)
+// ReadVerificationKeys is ReadSigningKey for public keys and certificates; a private
+// key does for its public one. Of a JWKS without an id it returns every key that
+// bundles can be signed with.
+func ReadVerificationKeys(path, algorithm, id string) ([]*Key, error) {
+	return readKeys(path, algorithm, id, false)
 }
 
-func readKey(path, algorithm, id string, private bool) (*Key, error) {
-	text, err := os.ReadFile(path)
+func readKeys(path, algorithm, id string, private bool) ([]*Key, error) {
+	if algorithm != "" && !slices.Contains(Algorithms(), algorithm) {
+		return nil, fmt.Errorf("%q is no signature algorithm for bundles: want one of %s", algorithm, strings.Join(Algorithms(), ", "))
+	}
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("the key cannot be read: %w", err)
 	}
-	k := &Key{ID: id, Algorithm: algorithm}
-	if trimmed := strings.TrimSpace(string(text)); strings.HasPrefix(trimmed, "{") {
-		if err := k.fromSet(text, private); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxKeyFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("the key cannot be read: %w", err)
 	}
-	if k.Algorithm == "" {
-		k.Algorithm = DefaultAlgorithm
-	}
-	if !slices.Contains(Algorithms(), k.Algorithm) {
-		return nil, fmt.Errorf("%s: %q is no signature algorithm: want one of %s", path, k.Algorithm, strings.Join(Algorithms(), ", "))
-	}
-	switch {
-	case k.key != nil:
-	case strings.HasPrefix(k.Algorithm, "HS"):
-		// OPA takes the file as it is, with a line end where there is one.
-		k.key = text
-	default:
-		if k.key, err = fromPEM(text, private); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
-		}
-	}
-	if err := k.fits(private); err != nil {
+	keys, err := parseKeys(text, algorithm, id, private)
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return k, nil
+	return keys, nil
 }
 
-// fromSet chooses a key of a JWKS, or takes the one JWK.
-func (k *Key) fromSet(text []byte, private bool) error {
+func parseKeys(text []byte, algorithm, id string, private bool) ([]*Key, error) {
+	if len(text) > maxKeyFile {
+		return nil, fmt.Errorf("is larger than %d bytes: want a key", maxKeyFile)
+	}
+	if strings.HasPrefix(strings.TrimSpace(string(text)), "{") {
+		return fromSet(text, algorithm, id, private)
+	}
+	k := &Key{ID: id, Algorithm: algorithm}
+	block, _ := pem.Decode(text)
+	switch secret := strings.HasPrefix(algorithm, "HS"); {
+	case secret && block != nil:
+		// Whoever has the public key could sign with it.
+		return nil, fmt.Errorf("holds %q in PEM, and %s wants a secret", block.Type, algorithm)
+	case secret && len(text) == 0:
+		return nil, errors.New("is empty: want a secret")
+	case secret:
+		k.key = text
+	case block == nil:
+		return nil, errors.New("want a PEM block or a JWKS; for a secret, name the algorithm, such as HS256")
+	default:
+		key, err := fromPEM(block, private)
+		if err != nil {
+			return nil, err
+		}
+		k.key = key
+	}
+	if err := k.fit(private); err != nil {
+		return nil, err
+	}
+	return []*Key{k}, nil
+}
+
+// fromSet returns the keys of a JWKS, or the one JWK, that the id and algorithm
+// leave.
+func fromSet(text []byte, algorithm, id string, private bool) (keys []*Key, err error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(text, &set); err != nil {
-		return fmt.Errorf("no JWKS: %w", err)
+		return nil, fmt.Errorf("no JWKS: %w", err)
 	}
 	if set.Keys == nil {
 		set.Keys = []json.RawMessage{text}
 	}
-	var ids []string
-	var chosen []jwkset.JWK
+	var all []*Key
+	var unfit error
 	for i, raw := range set.Keys {
 		j, err := jwkset.NewJWKFromRawJSON(raw, jwkset.JWKMarshalOptions{Private: true}, jwkset.JWKValidateOptions{})
 		if err != nil {
-			return fmt.Errorf("keys[%d]: %w", i, err)
+			return nil, fmt.Errorf("keys[%d]: %w", i, err)
 		}
-		ids = append(ids, j.Marshal().KID)
-		if k.ID == "" || k.ID == j.Marshal().KID {
-			chosen = append(chosen, j)
+		m := j.Marshal()
+		k := &Key{ID: m.KID, Algorithm: string(m.ALG), key: j.Key()}
+		all = append(all, k)
+		if id != "" && id != k.ID {
+			continue
 		}
+		if algorithm != "" {
+			k.Algorithm = algorithm
+		}
+		// A set may hold keys for other uses.
+		if err := k.fit(private); err != nil {
+			unfit = fmt.Errorf("keys[%d]: %w", i, err)
+			continue
+		}
+		keys = append(keys, k)
 	}
-	if len(chosen) != 1 {
-		return fmt.Errorf("choose one of its keys by its id: %s", strings.Join(ids, ", "))
+	switch {
+	case len(all) == 0:
+		return nil, errors.New("the JWKS holds no key")
+	case len(keys) == 0 && unfit != nil:
+		return nil, unfit
+	case len(keys) == 0:
+		return nil, fmt.Errorf("no key has the id %q: choose one of %s", id, ids(all))
 	}
-	m := chosen[0].Marshal()
-	k.ID, k.key = m.KID, chosen[0].Key()
-	if k.Algorithm == "" {
-		k.Algorithm = string(m.ALG)
-	}
-	if !private {
-		k.key = public(k.key)
+	return keys, distinct(keys)
+}
+
+// distinct holds several keys to names that tell them apart.
+func distinct(keys []*Key) error {
+	seen := map[string]bool{}
+	for _, k := range keys {
+		switch {
+		case len(keys) > 1 && k.ID == "":
+			return errors.New("one of several keys has no kid: give each key of the JWKS one")
+		case seen[k.ID]:
+			return fmt.Errorf("two keys have the id %q: give each key of the JWKS its own", k.ID)
+		}
+		seen[k.ID] = true
 	}
 	return nil
+}
+
+func ids(keys []*Key) string {
+	var list []string
+	for _, k := range keys {
+		list = append(list, strconv.Quote(k.ID))
+	}
+	return strings.Join(list, ", ")
 }
 
 func public(key any) any {
@@ -120,17 +189,11 @@ func public(key any) any {
 		return &p.PublicKey
 	case *ecdsa.PrivateKey:
 		return &p.PublicKey
-	case ed25519.PrivateKey:
-		return p.Public()
 	}
 	return key
 }
 
-func fromPEM(text []byte, private bool) (any, error) {
-	block, _ := pem.Decode(text)
-	if block == nil {
-		return nil, fmt.Errorf("want a PEM block or a JWKS")
-	}
+func fromPEM(block *pem.Block, private bool) (any, error) {
 	switch block.Type {
 	case "RSA PRIVATE KEY":
 		return parsed(x509.ParsePKCS1PrivateKey(block.Bytes))
@@ -140,7 +203,7 @@ func fromPEM(text []byte, private bool) (any, error) {
 		return parsed(x509.ParsePKCS8PrivateKey(block.Bytes))
 	}
 	if private {
-		return nil, fmt.Errorf("holds a %s: want a private key", strings.ToLower(block.Type))
+		return nil, fmt.Errorf("holds %q in PEM: want a private key, not encrypted", block.Type)
 	}
 	switch block.Type {
 	case "PUBLIC KEY":
@@ -154,7 +217,7 @@ func fromPEM(text []byte, private bool) (any, error) {
 		}
 		return c.PublicKey, nil
 	}
-	return nil, fmt.Errorf("holds a %s: want a key or a certificate", strings.ToLower(block.Type))
+	return nil, fmt.Errorf("holds %q in PEM: want a key or a certificate", block.Type)
 }
 
 func parsed[T any](key T, err error) (any, error) {
@@ -164,34 +227,51 @@ func parsed[T any](key T, err error) (any, error) {
 	return key, nil
 }
 
-// fits reports whether the algorithm can do with the key, and leaves no private
-// part where it only verifies.
-func (k *Key) fits(private bool) error {
+// fit sees to it that the algorithm can do with the key, and leaves no private part
+// where it only verifies.
+func (k *Key) fit(private bool) error {
+	fitting := goesWith(public(k.key))
+	if len(fitting) == 0 {
+		return errors.New("holds a key that no signature of a bundle can be made with: want RSA, P-256, P-384, P-521 or a secret")
+	}
+	switch k.key.(type) {
+	case *rsa.PublicKey, *ecdsa.PublicKey:
+		if private {
+			return errors.New("holds a public key: want the private one")
+		}
+	}
 	if !private {
 		k.key = public(k.key)
 	}
-	ok := false
-	switch key := k.key.(type) {
-	case []byte:
-		ok = strings.HasPrefix(k.Algorithm, "HS") && len(key) > 0
-	case *rsa.PrivateKey, *rsa.PublicKey:
-		ok = strings.HasPrefix(k.Algorithm, "RS") || strings.HasPrefix(k.Algorithm, "PS")
-	case *ecdsa.PrivateKey:
-		ok = k.Algorithm == curve(key.Curve.Params().BitSize)
-	case *ecdsa.PublicKey:
-		ok = k.Algorithm == curve(key.Curve.Params().BitSize)
-	case ed25519.PrivateKey, ed25519.PublicKey:
-		ok = k.Algorithm == "EdDSA"
+	if k.Algorithm == "" {
+		k.Algorithm = fitting[0]
 	}
-	if !ok {
-		return fmt.Errorf("the key does not go with %s: name the algorithm that it is for", k.Algorithm)
+	if !slices.Contains(fitting, k.Algorithm) {
+		return fmt.Errorf("the key does not go with %q: want %s", k.Algorithm, strings.Join(fitting, ", "))
 	}
 	return nil
 }
 
-// curve is the algorithm that goes with a curve, by its bits.
-func curve(bits int) string {
-	return map[int]string{256: "ES256", 384: "ES384", 521: "ES512"}[bits]
+// goesWith are the algorithms for a public key or secret.
+func goesWith(key any) []string {
+	switch key := key.(type) {
+	case []byte:
+		if len(key) > 0 {
+			return []string{"HS256", "HS384", "HS512"}
+		}
+	case *rsa.PublicKey:
+		return []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
+	case *ecdsa.PublicKey:
+		switch key.Curve {
+		case elliptic.P256():
+			return []string{"ES256"}
+		case elliptic.P384():
+			return []string{"ES384"}
+		case elliptic.P521():
+			return []string{"ES512"}
+		}
+	}
+	return nil
 }
 
 // config is the key as OPA verifies with it.

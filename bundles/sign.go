@@ -1,107 +1,77 @@
 package bundles
 
 import (
-	"bytes"
-	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
-	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/bundle"
-
-	"github.com/regogate/regogate/gateway/policy/plane"
+	"github.com/open-policy-agent/opa/v1/util"
 )
 
 // Claims are what a signature says beside the digests of the files.
 type Claims struct {
 	Scope string // must be the one that the verifier asks for
-	// Expires ends the signature; zero never does. OPA alone does not look at it,
-	// regogate does when it is sent such a bundle.
+	// Expires ends the signature; zero never does. OPA alone does not look at it.
+	// Verify does, and a gateway that downloads such a bundle.
 	Expires time.Time
 }
 
-// Sign returns the bundle with a signature in place of any that it had. Nothing
-// else of it changes.
+// Sign returns the bundle with a signature of all its files in place of any that it
+// had. The files themselves stay as they are. A bundle that OPA cannot read, or
+// cannot verify because it is a delta, is refused.
 func Sign(body []byte, key *Key, claims Claims) ([]byte, error) {
-	b, err := read(body, nil, time.Time{})
+	files, err := unpack(body, time.Time{})
 	if err != nil {
 		return nil, err
 	}
-	if b.Type() == bundle.DeltaBundleType {
+	if isDelta(files) {
 		return nil, errors.New("is a delta bundle, which OPA cannot verify: sign the whole one")
 	}
-	return write(b, key, claims)
+	if _, err := read(body, nil); err != nil {
+		return nil, err
+	}
+	files = slices.DeleteFunc(files, func(f file) bool { return bundle.IsSignaturesFile(f.name) })
+	token, err := sign(files, key, claims)
+	if err != nil {
+		return nil, fmt.Errorf("sign the bundle: %w", err)
+	}
+	text, err := json.MarshalIndent(map[string]any{"signatures": []string{token}}, "", " ")
+	if err != nil {
+		return nil, fmt.Errorf("sign the bundle: %w", err)
+	}
+	return pack(append(files, file{"/." + bundle.SignaturesFile, text}))
 }
 
-// Verify reads a bundle that must be signed with one of the keys, as OPA does, and
-// must not be expired at the time. It fails for a file that the signature does not
-// cover, and for one that is missing.
-func Verify(body []byte, keys []*Key, scope string, at time.Time) (*Info, error) {
-	configs := map[string]*bundle.KeyConfig{}
-	for _, k := range keys {
-		c, err := k.config()
+// digest is the algorithm that OPA's own signatures use for files.
+const digest = bundle.SHA256
+
+func sign(files []file, key *Key, claims Claims) (string, error) {
+	hasher, err := bundle.NewSignatureHasher(digest)
+	if err != nil {
+		return "", err
+	}
+	var digests []bundle.FileInfo
+	for _, f := range files {
+		var value any = f.body
+		if bundle.IsStructuredDoc(f.name) {
+			// What such a file says is signed, not how it is spelt.
+			if err := util.Unmarshal(f.body, &value); err != nil {
+				return "", fmt.Errorf("%s: %s", f.covered(), oneLine(err))
+			}
+		}
+		sum, err := hasher.HashFile(value)
 		if err != nil {
-			return nil, err
+			return "", fmt.Errorf("%s: %w", f.covered(), err)
 		}
-		configs[k.ID] = c
+		digests = append(digests, bundle.NewFile(f.covered(), hex.EncodeToString(sum), digest.String()))
 	}
-	id := ""
-	if len(keys) == 1 { // by whatever name
-		id = keys[0].ID
-		if id == "" {
-			id = "default"
-			configs = map[string]*bundle.KeyConfig{id: configs[""]}
-		}
-	}
-	b, err := read(body, bundle.NewVerificationConfig(configs, id, scope, nil), at)
-	if err != nil {
-		return nil, err
-	}
-	return describe(b, body), nil
-}
-
-// read unpacks a bundle within bounds. With keys it is verified, at a time.
-func read(body []byte, keys *bundle.VerificationConfig, at time.Time) (*bundle.Bundle, error) {
-	if err := plane.Inspect(body, at); err != nil {
-		return nil, err
-	}
-	r := bundle.NewReader(bytes.NewReader(body)).WithRegoVersion(ast.RegoV1).WithSkipBundleVerification(keys == nil)
-	if keys != nil {
-		r = r.WithBundleVerificationConfig(keys)
-	}
-	b, err := r.Read()
-	if err != nil {
-		return nil, errors.New(oneLine(err))
-	}
-	return &b, nil
-}
-
-// digester has OPA compute the digests; nobody keeps what it signs with.
-const digester = "HS256"
-
-// sign puts the one signature into the bundle.
-func sign(b *bundle.Bundle, key *Key, claims Claims) error {
-	b.Signatures = bundle.SignaturesConfig{}
-	if err := b.GenerateSignature(bundle.NewSigningConfig(digester, digester, ""), "", true); err != nil {
-		return fmt.Errorf("compute the digests: %w", err)
-	}
-	_, rest, _ := strings.Cut(b.Signatures.Signatures[0], ".")
-	payload, _, _ := strings.Cut(rest, ".")
-	raw, err := base64.RawURLEncoding.DecodeString(payload)
-	if err != nil {
-		return fmt.Errorf("compute the digests: %w", err)
-	}
-	var digests struct {
-		Files json.RawMessage `json:"files"`
-	}
-	if err := json.Unmarshal(raw, &digests); err != nil {
-		return fmt.Errorf("compute the digests: %w", err)
-	}
-	says := jwt.MapClaims{"files": digests.Files}
+	says := jwt.MapClaims{"files": digests}
 	if claims.Scope != "" {
 		says["scope"] = claims.Scope
 	}
@@ -113,10 +83,59 @@ func sign(b *bundle.Bundle, key *Key, claims Claims) error {
 		token.Header["kid"] = key.ID
 		says["keyid"] = key.ID // where older versions of OPA look for it
 	}
-	signed, err := token.SignedString(key.key)
+	return token.SignedString(key.key)
+}
+
+// Verify reads a bundle that must be signed with one of the keys, as OPA does, and
+// must not be expired at the time. It fails for a file that the signature does not
+// cover, and for one that is missing. A single key verifies whatever name the
+// signature has for it; of several, the one that the signature names does.
+func Verify(body []byte, keys []*Key, scope string, at time.Time) (*Info, error) {
+	files, err := unpack(body, at)
 	if err != nil {
-		return fmt.Errorf("sign the bundle: %w", err)
+		return nil, err
 	}
-	b.Signatures = bundle.SignaturesConfig{Signatures: []string{signed}}
-	return nil
+	configs := map[string]*bundle.KeyConfig{}
+	only := ""
+	for _, k := range keys {
+		c, err := k.config()
+		if err != nil {
+			return nil, err
+		}
+		id := k.ID
+		if len(keys) == 1 {
+			if id == "" {
+				id = "default"
+			}
+			only = id
+		}
+		configs[id] = c
+	}
+	b, err := read(body, bundle.NewVerificationConfig(configs, only, scope, nil))
+	if err != nil {
+		return nil, unverified(err, files, keys, scope)
+	}
+	return describe(b, files, len(body)), nil
+}
+
+// unverified says beside OPA's reason what the bundle is signed with, which is what
+// people then look for.
+func unverified(err error, files []file, keys []*Key, scope string) error {
+	switch tokens := signatures(files); {
+	case isDelta(files):
+		return errors.New("not verified: it is a delta bundle, which cannot be signed: use the whole one")
+	case len(tokens) == 0:
+		return errors.New("not verified: it is not signed: sign it with regogate bundle sign")
+	case len(tokens) == 1:
+		s := signature(tokens[0])
+		if strings.Contains(err.Error(), "scope mismatch") {
+			return fmt.Errorf("not verified: the signature is for the scope %q, not %q: name its scope, or sign the bundle for this one", s.Scope, scope)
+		}
+		var have []string
+		for _, k := range keys {
+			have = append(have, k.String())
+		}
+		return fmt.Errorf("not verified: %w (the signature says that it is made with %s; verified with %s)", err, s.made(), strings.Join(have, " or "))
+	}
+	return fmt.Errorf("not verified: %w", err)
 }

@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -36,7 +38,7 @@ type signing struct {
 
 func (s *signing) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.key, "signing-key", "", "private key: PEM, JWKS, or for HS* the file with the secret")
-	cmd.Flags().StringVar(&s.algorithm, "signing-alg", "", "signature algorithm: "+strings.Join(bundles.Algorithms(), ", ")+" (default: the JWKS's, or "+bundles.DefaultAlgorithm+")")
+	cmd.Flags().StringVar(&s.algorithm, "signing-alg", "", "signature algorithm: "+strings.Join(bundles.Algorithms(), ", ")+" (default: the first that goes with the key)")
 	cmd.Flags().StringVar(&s.id, "key-id", "", "name of the key, which verifiers look it up by; chooses a key of a JWKS")
 	cmd.Flags().StringVar(&s.scope, "scope", "", "scope that verifiers must ask for")
 	cmd.Flags().DurationVar(&s.expires, "expires-in", 0, "how long the signature is good, such as 720h (default: for ever)")
@@ -72,8 +74,13 @@ func bundleBuildCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "build DIR",
 		Short: "Make a bundle of a policy directory",
-		Long: "Makes a bundle of the modules and data in a directory: the same files give the same bytes. It is\n" +
-			"refused where a gateway would refuse it; regogate policy check says more. Tests stay out.",
+		Long: "Makes a bundle of the modules and data in a directory, as they are written: nothing is optimised, which\n" +
+			"can turn a no into a yes. The same files give the same bytes, wherever they are. A policy that a gateway\n" +
+			"would refuse is refused, and what it would warn of is told. Tests and names that begin with a dot stay\n" +
+			"out; the only JSON and YAML is data.json, data.yaml and data.yml. A .manifest is not read: say what it\n" +
+			"would with --revision and --root.\n\n" +
+			"The key is in PEM or a JWKS. For a secret name the algorithm, and let its file end without a line end\n" +
+			"(printf %s \"$SECRET\" > secret), or else the line end is part of the secret.",
 		Example: "  regogate bundle build policies/ -o authz.tar.gz\n" +
 			"  regogate bundle build policies/ -o authz.tar.gz --revision v42 --signing-key key.pem --key-id prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -84,14 +91,18 @@ func bundleBuildCommand() *cobra.Command {
 			if o.Key, o.Claims, err = sign.read(); err != nil {
 				return err
 			}
-			if problems := policy.Check(policy.Config{Dir: dir, InsecureBuiltins: insecure}); len(problems) > 0 {
-				return problems
+			report := policy.Examine(dir, policy.Config{InsecureBuiltins: insecure})
+			for _, w := range report.Warnings {
+				fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
+			}
+			if len(report.Problems) > 0 {
+				return report.Problems
 			}
 			b, err := bundles.Build(dir, o)
 			if err != nil {
 				return err
 			}
-			return put(cmd, output, b.Bytes, fmt.Sprintf("revision %s, roots %s", b.Revision, strings.Join(b.Roots, ", ")))
+			return put(cmd, output, b.Bytes, fmt.Sprintf("revision %s, roots %s", b.Revision, rootList(b.Roots)))
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "bundle.tar.gz", "file to write; - for standard output")
@@ -106,9 +117,13 @@ func bundleSignCommand() *cobra.Command {
 	var output string
 	var sign signing
 	cmd := &cobra.Command{
-		Use:     "sign BUNDLE",
-		Short:   "Sign a bundle, in place of any signature that it has",
-		Example: "  regogate bundle sign authz.tar.gz --signing-key key.pem --key-id prod",
+		Use:   "sign BUNDLE",
+		Short: "Sign a bundle, in place of any signature that it has",
+		Long: "Signs the files of a bundle, whoever made it, and leaves them as they are. OPA verifies the signature, and\n" +
+			"knows nothing of --expires-in; a gateway refuses to download a bundle whose time is over. A delta bundle\n" +
+			"cannot be signed. The key is as for bundle build.",
+		Example: "  regogate bundle sign authz.tar.gz --signing-key key.pem --key-id prod\n" +
+			"  regogate bundle sign authz.tar.gz --signing-key keys.json --key-id 2026 -o signed.tar.gz --expires-in 720h",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := only(cmd, args, "bundle")
 			if err != nil {
@@ -132,7 +147,9 @@ func bundleSignCommand() *cobra.Command {
 			if output == "" {
 				output = path
 			}
-			return put(cmd, output, signed, "signed with "+key.Algorithm)
+			return put(cmd, output, signed, "signed with "+signedWith(bundles.Signature{
+				Algorithm: key.Algorithm, KeyID: key.ID, Scope: claims.Scope, Expires: claims.Expires.UTC(),
+			}))
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write; - for standard output (default: the bundle itself)")
@@ -143,9 +160,13 @@ func bundleSignCommand() *cobra.Command {
 func bundleVerifyCommand() *cobra.Command {
 	var keyFile, algorithm, id, scope string
 	cmd := &cobra.Command{
-		Use:     "verify BUNDLE",
-		Short:   "Say whether a bundle is signed with a key, whole and unchanged",
-		Example: "  regogate bundle verify authz.tar.gz --verification-key public.pem --key-id prod",
+		Use:   "verify BUNDLE",
+		Short: "Say whether a bundle is signed with a key, whole and unchanged",
+		Long: "Verifies as OPA does: the signature, and that it covers every file and no other. An expired one is\n" +
+			"refused, too. Of several keys in a JWKS the one that the signature names is asked, or the one of --key-id.\n" +
+			"It exits with 1 where the bundle does not verify.",
+		Example: "  regogate bundle verify authz.tar.gz --verification-key public.pem\n" +
+			"  regogate bundle verify authz.tar.gz --verification-key jwks.json --scope prod",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := only(cmd, args, "bundle")
 			switch {
@@ -154,7 +175,7 @@ func bundleVerifyCommand() *cobra.Command {
 			case keyFile == "":
 				return errors.New("--verification-key: name the key to verify with")
 			}
-			key, err := bundles.ReadVerificationKey(keyFile, algorithm, id)
+			keys, err := bundles.ReadVerificationKeys(keyFile, algorithm, id)
 			if err != nil {
 				return fmt.Errorf("--verification-key: %w", err)
 			}
@@ -162,16 +183,16 @@ func bundleVerifyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			info, err := bundles.Verify(body, []*bundles.Key{key}, scope, time.Now())
+			info, err := bundles.Verify(body, keys, scope, time.Now())
 			if err != nil {
-				return fmt.Errorf("%s: not verified: %w", path, err)
+				return fmt.Errorf("%s: %w", path, err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: verified, revision %s\n", path, info.Revision)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: verified, revision %s, signed with %s\n", path, plain(info.Revision), signedWith(info.Signatures[0]))
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&keyFile, "verification-key", "", "public key or certificate in PEM, a JWKS, or for HS* the file with the secret")
-	cmd.Flags().StringVar(&algorithm, "alg", "", "signature algorithm (default: the JWKS's, or "+bundles.DefaultAlgorithm+")")
+	cmd.Flags().StringVar(&algorithm, "alg", "", "signature algorithm; needed for a secret (default: the first that goes with the key)")
 	cmd.Flags().StringVar(&id, "key-id", "", "name of the key; chooses a key of a JWKS")
 	cmd.Flags().StringVar(&scope, "scope", "", "scope that the signature must have")
 	return cmd
@@ -182,6 +203,9 @@ func bundleInspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect BUNDLE",
 		Short: "Say what is in a bundle; a signature is shown, not verified",
+		Long: "Shows the manifest, the files with their sizes in bytes, and what the signature says of itself. Of a\n" +
+			"bundle that OPA does not read it shows what can be seen, and the problem.",
+		Example: "  regogate bundle inspect authz.tar.gz\n  regogate bundle inspect authz.tar.gz --json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := only(cmd, args, "bundle")
 			if err != nil {
@@ -214,34 +238,60 @@ func printInfo(out io.Writer, i *bundles.Info) {
 			fmt.Fprintf(out, "%-13s %s\n", name, value)
 		}
 	}
-	row("revision", i.Revision)
+	row("problem", plain(i.Problem))
+	row("revision", plain(i.Revision))
 	row("kind", i.Kind)
-	row("roots", strings.Join(i.Roots, ", "))
+	if i.Wasm {
+		row("wasm", "yes, which a gateway does not use")
+	}
+	row("roots", rootList(i.Roots))
 	if i.RegoVersion != nil {
 		row("rego version", fmt.Sprint(*i.RegoVersion))
 	}
-	row("entry points", strings.Join(i.Entrypoints, ", "))
-	row("packages", strings.Join(i.Packages, ", "))
+	row("entry points", plain(strings.Join(i.Entrypoints, ", ")))
+	row("packages", plain(strings.Join(i.Packages, ", ")))
 	for _, s := range i.Signatures {
-		text := fmt.Sprintf("%s, %d files", s.Algorithm, s.Files)
-		if s.KeyID != "" {
-			text += ", key " + s.KeyID
-		}
-		if s.Scope != "" {
-			text += ", scope " + s.Scope
-		}
-		if !s.Expires.IsZero() {
-			text += ", until " + s.Expires.Format(time.RFC3339)
-		}
-		row("signature", text)
+		row("signature", fmt.Sprintf("%s, %d files, not verified", signedWith(s), s.Files))
 	}
 	if len(i.Signatures) == 0 {
 		row("signature", "none")
 	}
-	row("size", fmt.Sprintf("%d bytes", i.Size))
+	row("size", fmt.Sprintf("%d bytes, unpacked %d", i.Size, i.Unpacked))
 	for _, f := range i.Files {
-		fmt.Fprintf(out, "  %9d  %s\n", f.Size, f.Name)
+		fmt.Fprintf(out, "  %9d  %s\n", f.Size, plain(f.Name))
 	}
+}
+
+func rootList(roots []string) string {
+	list := make([]string, len(roots))
+	for i, r := range roots {
+		if list[i] = plain(r); r == "" {
+			list[i] = `"", which is everything`
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+func signedWith(s bundles.Signature) string {
+	text := plain(s.Algorithm)
+	if s.KeyID != "" {
+		text += ", key " + plain(s.KeyID)
+	}
+	if s.Scope != "" {
+		text += ", scope " + plain(s.Scope)
+	}
+	if !s.Expires.IsZero() {
+		text += ", until " + s.Expires.Format(time.RFC3339)
+	}
+	return text
+}
+
+// plain keeps what a bundle says from writing to the terminal what it likes.
+func plain(s string) string {
+	if !utf8.ValidString(s) || strings.ContainsFunc(s, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
 }
 
 // only returns the one argument that a command takes.
@@ -252,39 +302,49 @@ func only(cmd *cobra.Command, args []string, what string) (string, error) {
 	return args[0], nil
 }
 
-// readFile bounds what it reads: a bundle is looked through in memory.
+// readFile reads no more of a bundle than shows that it is too large.
 func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("the bundle cannot be read: %w", err)
 	}
 	defer f.Close()
-	const most = 1 << 30
-	body, err := io.ReadAll(io.LimitReader(f, most))
+	body, err := io.ReadAll(io.LimitReader(f, bundles.MaxSize+1))
 	if err != nil {
 		return nil, fmt.Errorf("the bundle cannot be read: %w", err)
 	}
 	return body, nil
 }
 
-// put writes a file whole or not at all.
+// put writes a file whole or not at all, and into what is no file, such as a pipe.
 func put(cmd *cobra.Command, path string, body []byte, what string) error {
 	if path == "-" {
 		_, err := cmd.OutOrStdout().Write(body)
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".bundle-*")
-	if err != nil {
-		return fmt.Errorf("the bundle cannot be written: %w", err)
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(body)
-	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
+	err := errors.New("--output: name a file, or - for standard output")
+	if path != "" {
+		err = replace(path, body)
 	}
 	if err != nil {
 		return fmt.Errorf("the bundle cannot be written: %w", err)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", path, what)
 	return nil
+}
+
+func replace(path string, body []byte) error {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return os.WriteFile(path, body, 0o644)
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".bundle-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(body)
+	if err = errors.Join(err, f.Chmod(0o644), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
 }
