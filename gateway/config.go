@@ -42,6 +42,7 @@ type Config struct {
 	Limits      Limits            `yaml:"limits"`
 	DecisionLog DecisionLog       `yaml:"decision_log"`
 	Log         Log               `yaml:"log"`
+	Admin       Admin             `yaml:"admin"`
 
 	PageSize int `yaml:"page_size"` // tools on one page of a list
 	// ShowCallConditions has listed tools say in their _meta whether a policy looks
@@ -209,6 +210,10 @@ func (c *Config) Validate() []strictyaml.Problem {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if v.check("listen", err == nil && isPort(port), "must be host:port, such as 127.0.0.1:8080") {
 		v.check("listen", host == "" || host == "localhost" || isIP(host), "the host must be an IP address or localhost")
+	}
+	if c.Admin.Listen != "" {
+		_, port, err := net.SplitHostPort(c.Admin.Listen)
+		v.check("admin.listen", err == nil && isPort(port) && c.Admin.Listen != c.Listen, "must be host:port, such as 127.0.0.1:9464, and not the one of listen")
 	}
 	u, err := url.Parse(c.PublicURL)
 	if v.check("public_url", c.PublicURL != "" || !everywhere(c.Listen),

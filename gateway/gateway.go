@@ -169,6 +169,7 @@ func (g *Gateway) Run(ctx context.Context, l net.Listener) error {
 	parts.Go(func() error { return g.pool.Run(background) })
 	parts.Go(func() error { return g.refresh(background) })
 	parts.Go(func() error { return g.tidy(background) })
+	parts.Go(func() error { return g.serveAdmin(background) })
 
 	server := &http.Server{
 		Handler:           g.Handler(),

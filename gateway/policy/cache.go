@@ -186,13 +186,13 @@ type counters struct {
 // CacheStats is how the decision caches fare. Hits, misses, evictions and
 // differences count since the start, one for a list; the rest is of now.
 type CacheStats struct {
-	State       string // "on", or "off: " and why
-	Hits        int64  // questions that were answered without the policy
-	Misses      int64  // questions that the policy was asked
-	Evictions   int64  // answers that made room
-	Differences int64  // answers that were asked for again and had changed: always 0, or a bug
-	Entries     int    // answers that are kept, on a kind of thing
-	Lists       int    // lists that are kept
+	State       string `json:"state"`       // "on", or "off: " and why
+	Hits        int64  `json:"hits"`        // questions that were answered without the policy
+	Misses      int64  `json:"misses"`      // questions that the policy was asked
+	Evictions   int64  `json:"evictions"`   // answers that made room
+	Differences int64  `json:"differences"` // answers that were asked for again and had changed: always 0, or a bug
+	Entries     int    `json:"entries"`     // answers that are kept, on a kind of thing
+	Lists       int    `json:"lists"`       // lists that are kept
 }
 
 func (c *cache) stats(why string) CacheStats {
