@@ -1,6 +1,10 @@
 package policy
 
 import (
+	"github.com/regogate/regogate/policies"
+	"github.com/regogate/regogate/registry"
+	"github.com/regogate/regogate/registry/catalogue"
+
 	"context"
 	"fmt"
 	"testing"
@@ -196,5 +200,74 @@ func BenchmarkLoad(b *testing.B) {
 		if problems := Check(Config{Dir: dir}); len(problems) > 0 {
 			b.Fatal(problems)
 		}
+	}
+}
+
+// benchCatalogue is the tools of the shipped catalogue, n of them, each under the
+// name that is its own.
+func benchCatalogue(b *testing.B, n int) *Items {
+	b.Helper()
+	keeper, err := registry.Open(context.Background(), registry.Config{}, catalogue.FS, discard())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer keeper.Close()
+	entries := keeper.Current().Tools()
+	items := make([]*Item, n)
+	for i := range items {
+		e := entries[i%len(entries)]
+		items[i] = item(b, Tool{
+			Server: e.Server, Name: fmt.Sprintf("%s%d", e.Name, i/len(entries)), Attributes: e.Attributes, Effect: e.Effect, Data: e.Data,
+			Reach: e.Reach, Env: e.Env, Owner: e.Owner, Labels: e.Labels, Registered: true, Definition: Definition{SHA256: fmt.Sprintf("%064x", i)},
+		})
+	}
+	return NewItems(items)
+}
+
+// BenchmarkShippedList is the shipped policy asked for the shipped catalogue: for
+// claims that were seen before, by a principal who differs in what the policy does
+// not read, and for claims that are new in all that it reads.
+func BenchmarkShippedList(b *testing.B) {
+	for _, c := range []struct {
+		name   string
+		claims func(i int) string
+	}{
+		{"seen", func(int) string { return `{"sub": "a", "roles": ["developer"]}` }},
+		{"another principal", func(i int) string { return fmt.Sprintf(`{"sub": "%d", "roles": ["developer"]}`, i) }},
+		{"new claims", func(i int) string { return fmt.Sprintf(`{"sub": "a", "roles": ["developer", "r%d"]}`, i) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			e, err := New(Config{FS: policies.FS}, discard())
+			if err != nil {
+				b.Fatal(err)
+			}
+			s, items := e.Current(), benchCatalogue(b, 507)
+			b.Log(len(s.kindsOf(items).keys), "kinds")
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				i++
+				if answers := s.AllowEach(context.Background(), subject(b, c.claims(i)), items, "tools/call", Request{}); answers.Count() == 0 {
+					b.Fatal("nothing is allowed")
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkReload is what a new revision of the shipped policy costs until it can
+// answer: compiling it, what it reads, and the kinds of 5,000 tools.
+func BenchmarkReload(b *testing.B) {
+	items := benchCatalogue(b, 5000)
+	for b.Loop() {
+		t, problems := readTree(policies.FS, "")
+		if len(problems) > 0 {
+			b.Fatal(problems)
+		}
+		s, problems := newSnapshot(t, (&Config{}).withDefaults(), discard())
+		if len(problems) > 0 {
+			b.Fatal(problems)
+		}
+		s.kindsOf(items)
 	}
 }
