@@ -45,7 +45,7 @@ func Sign(body []byte, key *Key, claims Claims) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sign the bundle: %w", err)
 	}
-	return pack(append(files, file{"/." + bundle.SignaturesFile, text}))
+	return pack(append(files, file{"/.signatures.json", text}))
 }
 
 // digest is the algorithm that OPA's own signatures use for files.
