@@ -165,7 +165,10 @@ func TestBomb(t *testing.T) {
 // bomb is small as it is sent.
 func bomb(t testing.TB) []byte {
 	var out bytes.Buffer
-	zipped := gzip.NewWriter(&out)
+	zipped, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
 	w := tar.NewWriter(zipped)
 	size := 4*bundles.MaxSize + 1
 	if err := w.WriteHeader(&tar.Header{Name: "/data.json", Typeflag: tar.TypeReg, Size: int64(size)}); err != nil {
