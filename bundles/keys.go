@@ -90,7 +90,10 @@ func parseKeys(text []byte, algorithm, id string, private bool) ([]*Key, error) 
 		return fromSet(text, algorithm, id, private)
 	}
 	k := &Key{ID: id, Algorithm: algorithm}
-	block, _ := pem.Decode(text)
+	block, rest := pem.Decode(text)
+	if block != nil && block.Type == "EC PARAMETERS" { // openssl puts it before the key
+		block, _ = pem.Decode(rest)
+	}
 	switch secret := strings.HasPrefix(algorithm, "HS"); {
 	case secret && block != nil:
 		// Whoever has the public key could sign with it.

@@ -45,7 +45,7 @@ func Sign(body []byte, key *Key, claims Claims) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sign the bundle: %w", err)
 	}
-	return pack(append(files, file{"/." + bundle.SignaturesFile, text}))
+	return pack(append(files, file{"/.signatures.json", text}))
 }
 
 // digest is the algorithm that OPA's own signatures use for files.
@@ -118,24 +118,27 @@ func Verify(body []byte, keys []*Key, scope string, at time.Time) (*Info, error)
 	return describe(b, files, len(body)), nil
 }
 
-// unverified says beside OPA's reason what the bundle is signed with, which is what
-// people then look for.
+// unverified says beside OPA's reason what people then look for: what the bundle is
+// signed with, or what to do.
 func unverified(err error, files []file, keys []*Key, scope string) error {
-	switch tokens := signatures(files); {
+	tokens, says := signatures(files), err.Error()
+	switch {
 	case isDelta(files):
 		return errors.New("not verified: it is a delta bundle, which cannot be signed: use the whole one")
 	case len(tokens) == 0:
 		return errors.New("not verified: it is not signed: sign it with regogate bundle sign")
-	case len(tokens) == 1:
-		s := signature(tokens[0])
-		if strings.Contains(err.Error(), "scope mismatch") {
-			return fmt.Errorf("not verified: the signature is for the scope %q, not %q: name its scope, or sign the bundle for this one", s.Scope, scope)
-		}
+	case strings.Contains(says, "scope mismatch"):
+		return fmt.Errorf("not verified: the signature is for the scope %q, not %q: name its scope, or sign the bundle for this one",
+			signature(tokens[0]).Scope, scope)
+	case strings.Contains(says, "verify JWT signature"), strings.Contains(says, "verification key"):
 		var have []string
 		for _, k := range keys {
 			have = append(have, k.String())
 		}
-		return fmt.Errorf("not verified: %w (the signature says that it is made with %s; verified with %s)", err, s.made(), strings.Join(have, " or "))
+		return fmt.Errorf("not verified: %w (the signature says that it is made with %s; verified with %s)",
+			err, signature(tokens[0]).made(), strings.Join(have, " or "))
+	case strings.Contains(says, "digest mismatch"), strings.Contains(says, "bundle signature"):
+		return fmt.Errorf("not verified: %w: its files are not those that were signed: get it anew, or sign it again", err)
 	}
 	return fmt.Errorf("not verified: %w", err)
 }

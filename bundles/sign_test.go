@@ -165,14 +165,14 @@ func TestVerifyRefusesWhatWasChanged(t *testing.T) {
 		body []byte
 		want string
 	}{
-		"module":         {edit("/authz.rego", func(s string) string { return s + " " }), "authz.rego: digest mismatch"},
+		"module":         {edit("/authz.rego", func(s string) string { return s + " " }), ": its files are not those that were signed: get it anew, or sign it again"},
 		"data":           {edit("/data.json", func(s string) string { return strings.Replace(s, "bob", "eve", 1) }), "data.json: digest mismatch"},
 		"revision":       {edit("/.manifest", func(s string) string { return strings.Replace(s, b.Revision, "other", 1) }), ".manifest: digest mismatch"},
 		"another module": {change(func(l []entry) []entry { return append(l, entry{"/x.rego", "package mcp.x"}) }), "file x.rego not included in bundle signature"},
 		"more data":      {change(func(l []entry) []entry { return append(l, entry{"/mcp/x/data.json", "1"}) }), "file mcp/x/data.json not included in bundle signature"},
 		"a patch":        {change(func(l []entry) []entry { return append(l, entry{"/patch.json", `{"data": []}`}) }), "not verified: it is a delta bundle, which cannot be signed: use the whole one"},
-		"no module":      {change(func(l []entry) []entry { return slices.Delete(l, where("/lib/a.rego"), where("/lib/a.rego")+1) }), "[lib/a.rego] specified in bundle signatures but not found"},
-		"renamed":        {change(func(l []entry) []entry { l[where("/lib/a.rego")].name = "/lib/b.rego"; return l }), "file lib/b.rego not included"},
+		"no module":      {change(func(l []entry) []entry { return slices.Delete(l, where("/lib/a.rego"), where("/lib/a.rego")+1) }), "[lib/a.rego] specified in bundle signatures but not found in the target bundle: its files are not those that were signed: get it anew, or sign it again"},
+		"renamed":        {change(func(l []entry) []entry { l[where("/lib/a.rego")].name = "/lib/b.rego"; return l }), "not verified: file lib/b.rego not included in bundle signature: its files are not those that were signed: get it anew, or sign it again"},
 		"no signature": {change(func(l []entry) []entry {
 			return slices.Delete(l, where("/.signatures.json"), where("/.signatures.json")+1)
 		}), "not verified: it is not signed: sign it with regogate bundle sign"},
@@ -286,6 +286,16 @@ func TestKeySetVerifies(t *testing.T) {
 				t.Errorf("made with %s, verified with %v: %v", id, k, err)
 			}
 		}
+	}
+	key, _ := of(t, "RS256").keys(t, "another")
+	b, err := bundles.Build(tree(t, policyFiles()), bundles.Options{Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `not verified: verification key corresponding to ID another not found (the signature says that it is made with RS256 and key "another"; ` +
+		`verified with PS256 and key "rsa" or ES384 and key "ec" or HS512 and key "oct")`
+	if _, err := bundles.Verify(b.Bytes, all, "", time.Now()); err == nil || err.Error() != want {
+		t.Errorf("%v, want %s", err, want)
 	}
 	if _, err := bundles.Verify(nil, nil, "", time.Now()); err == nil {
 		t.Error("verified nothing with nothing")

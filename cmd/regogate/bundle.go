@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -187,7 +188,7 @@ func bundleVerifyCommand() *cobra.Command {
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s: verified, revision %s, signed with %s\n", path, plain(info.Revision), signedWith(info.Signatures[0]))
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: verified, revision %s, signed with %s\n", path, plain(cmp.Or(info.Revision, "none")), signedWith(info.Signatures[0]))
 			return nil
 		},
 	}
