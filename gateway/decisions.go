@@ -101,14 +101,16 @@ func (c *Config) masker(paths policy.MaskPaths) (*policy.Masker, error) {
 	return m, nil
 }
 
-// DecisionPlugin takes decisions for OPA's decision log; nil where the
-// configuration has none.
-func (g *Gateway) DecisionPlugin() decisionlog.Plugin {
+// attach has a recorder with sinks give decisions to OPA's decision log as well,
+// where the configuration has one, or may get one.
+func (g *Gateway) attach() {
+	sinks, ok := g.records.(interface {
+		Attach(name string, w io.Writer)
+	})
 	opa := g.config.Policy.OPA
-	if p := g.engine.Plane(); p != nil && (opa["decision_logs"] != nil || opa["discovery"] != nil) {
-		return p
+	if p := g.engine.Plane(); ok && p != nil && (opa["decision_logs"] != nil || opa["discovery"] != nil) {
+		sinks.Attach("opa", decisionlog.NewService(p))
 	}
-	return nil
 }
 
 // flushWait is how long the sinks of the decision log have for what waits, before

@@ -2,11 +2,14 @@ package gateway_test
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,7 +65,7 @@ func loggedRig(t *testing.T, failClosed bool) (*rig, *disk, *decisionlog.Log) {
 	rules := newRules(t)
 	w := start(t, world.Options{
 		Catalogue: fstest.MapFS{"catalogue.yaml": {Data: []byte("version: 1\nservers: {}\n")}},
-		Servers:   []*world.Server{shop()}, Decisions: l,
+		Servers:   []*world.Server{shop()}, Record: func(*gateway.Config) decisionlog.Recorder { return l },
 		Adjust: func(c *gateway.Config) { c.Policy.Dir, c.Policy.Deadline = rules.dir, 10*time.Second },
 	})
 	return &rig{w, t, rules}, d, l
@@ -207,6 +210,76 @@ func TestEventsOfACall(t *testing.T) {
 	}
 	if strings.Contains(d.text(), "s3cr3t") || strings.Contains(d.text(), p.token) {
 		t.Error("the log holds an argument or the token")
+	}
+}
+
+// TestDecisionsGoThroughOPA has OPA's decision log plugin upload what was decided:
+// all of it, masked once, and to the end although the gateway stops at once.
+func TestDecisionsGoThroughOPA(t *testing.T) {
+	var mu sync.Mutex
+	got := map[string]map[string]any{}
+	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var events []map[string]any
+		z, err := gzip.NewReader(r.Body)
+		if err == nil {
+			err = json.NewDecoder(z).Decode(&events)
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, e := range events {
+			got[fmt.Sprint(e["decision_id"])] = e
+		}
+	}))
+	defer collector.Close()
+	rules := newRules(t)
+	rules.write("mask.rego", []byte("package system.log\n\nmask contains \"/input/claims\"\n"))
+	var d *gateway.Decisions
+	w, err := world.Start(t.Context(), world.Options{
+		Catalogue: fstest.MapFS{"catalogue.yaml": {Data: []byte("version: 1\nservers: {}\n")}},
+		Servers:   []*world.Server{shop()},
+		Adjust: func(c *gateway.Config) {
+			c.Policy.Dir, c.Policy.Deadline = rules.dir, 10*time.Second
+			c.Policy.OPA = map[string]any{
+				"services":      map[string]any{"collector": map[string]any{"url": collector.URL}},
+				"decision_logs": map[string]any{"service": "collector"}, // after minutes, or at the end
+			}
+		},
+		Record: func(c *gateway.Config) decisionlog.Recorder {
+			var err error
+			if d, err = gateway.OpenDecisions(c, "v1", &bytes.Buffer{}, slog.New(slog.DiscardHandler)); err != nil {
+				t.Fatal(err)
+			}
+			return d
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := modern(t, w, "/mcp", "developer")
+	for range 20 {
+		if _, answer := p.do("tools/call", `{"name":"shop__open","arguments":{"a":1}}`); !strings.Contains(answer, "shop ran open") {
+			t.Fatalf("a call: %s", answer)
+		}
+	}
+	http.DefaultClient.CloseIdleConnections()
+	if err := errors.Join(w.Close(), d.Close(context.Background())); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range w.Records.All() {
+		e, _ := json.Marshal(got[r.ID])
+		var input map[string]any
+		if in, ok := got[r.ID]["input"].(map[string]any); ok {
+			input = in
+		}
+		if input["method"] == nil || input["claims"] != nil || (input["arguments"] != nil) != (r.Rule == "call") || !strings.Contains(string(e), `"erased":["/input/claims"]`) {
+			t.Errorf("of %s: %s", r.Rule, e)
+		}
+	}
+	if len(w.Records.All()) < 40 {
+		t.Errorf("%d records", len(w.Records.All()))
 	}
 }
 

@@ -103,6 +103,7 @@ func New(ctx context.Context, c Config, o Options) (*Gateway, error) {
 	if g.engine, err = policy.New(c.Policy, o.Log); err != nil {
 		return nil, fmt.Errorf("set up the policy engine: %w", err)
 	}
+	g.attach()
 	if g.pool, err = upstream.New(c.upstreams(), upstream.Options{Log: o.Log, Version: o.Version}); err != nil {
 		return nil, fmt.Errorf("set up the backends: %w", err)
 	}

@@ -88,13 +88,10 @@ func serve(ctx context.Context, config *gateway.Config, stdout io.Writer) error 
 // flushTimeout is how long the last decision records have to be written.
 const flushTimeout = 10 * time.Second
 
-func listenAndRun(ctx context.Context, config *gateway.Config, log *slog.Logger, records *gateway.Decisions) error {
+func listenAndRun(ctx context.Context, config *gateway.Config, log *slog.Logger, records decisionlog.Recorder) error {
 	g, err := gateway.New(ctx, *config, options(log, records))
 	if err != nil {
 		return fmt.Errorf("%w\nregogate serve --check lists everything that is wrong", err)
-	}
-	if p := g.DecisionPlugin(); p != nil {
-		records.Attach("opa", decisionlog.NewService(p))
 	}
 	listener, err := net.Listen("tcp", config.Listen)
 	if err != nil {

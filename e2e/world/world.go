@@ -45,8 +45,10 @@ type Options struct {
 	Adjust    func(*gateway.Config)      // last changes of the configuration
 	Define    func(registry.Tool) []byte // definition that a server gives of a tool; Definition where nil
 	Servers   []*Server                  // further servers, which the catalogue need not know
-	Decisions decisionlog.Recorder       // gets the gateway's records, besides World.Records; may be nil
-	Key       string                     // PEM file of the issuer's ES256 key, made where it is missing; a new key where empty
+	// Record makes a recorder of the gateway's, in place of none: World.Records has
+	// all that it gets.
+	Record func(*gateway.Config) decisionlog.Recorder
+	Key    string // PEM file of the issuer's ES256 key, made where it is missing; a new key where empty
 }
 
 // World is running until the context that Start got ends.
@@ -80,7 +82,7 @@ func Start(ctx context.Context, o Options) (*World, error) {
 		o.Define = Definition
 	}
 	ctx, stop := context.WithCancel(ctx)
-	w := &World{Servers: map[string]*Server{}, Records: &Records{next: o.Decisions}, stop: stop}
+	w := &World{Servers: map[string]*Server{}, Records: &Records{}, stop: stop}
 	w.parts, ctx = errgroup.WithContext(ctx)
 	if err := w.start(ctx, o); err != nil {
 		return nil, errors.Join(err, w.Close())
@@ -108,6 +110,9 @@ func (w *World) start(ctx context.Context, o Options) error {
 	w.Config = w.configure(backends, listener.Addr().String())
 	if o.Adjust != nil {
 		o.Adjust(&w.Config)
+	}
+	if o.Record != nil {
+		w.Records.log = o.Record(&w.Config)
 	}
 	g, err := gateway.New(ctx, w.Config, gateway.Options{
 		Version: "demo", Log: o.Log, Policies: o.Policies, Catalogue: o.Catalogue, Records: w.Records,
@@ -265,9 +270,9 @@ func (w *World) Close() error {
 
 // Records is a recorder that keeps decision records in memory.
 type Records struct {
+	log  decisionlog.Recorder // gets them, too; may be nil
 	mu   sync.Mutex
 	list []*decisionlog.Record
-	next decisionlog.Recorder
 }
 
 // Record keeps r.
@@ -275,15 +280,30 @@ func (r *Records) Record(record *decisionlog.Record) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.list = append(r.list, record)
-	return r.next == nil || r.next.Record(record)
+	return r.log == nil || r.log.Record(record)
 }
 
 // Reserve implements decisionlog.Recorder: nothing is ever lost here.
 func (r *Records) Reserve() (release func(), ok bool) {
-	if r.next != nil {
-		return r.next.Reserve()
+	if r.log != nil {
+		return r.log.Reserve()
 	}
 	return func() {}, true
+}
+
+// Attach hands on what a recorder with sinks is to know.
+func (r *Records) Attach(name string, w io.Writer) {
+	if log, ok := r.log.(interface{ Attach(string, io.Writer) }); ok {
+		log.Attach(name, w)
+	}
+}
+
+// Flush does so, too.
+func (r *Records) Flush(ctx context.Context) error {
+	if log, ok := r.log.(interface{ Flush(context.Context) error }); ok {
+		return log.Flush(ctx)
+	}
+	return nil
 }
 
 // All returns the records so far, oldest first.

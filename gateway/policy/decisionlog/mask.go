@@ -31,7 +31,7 @@ type maskers struct {
 	err        error // there would be somebody to ask
 }
 
-const maxMaskers = 4
+const maxMaskers = 2
 
 func newMasking(paths policy.MaskPaths, local *policy.Masker) masking {
 	return masking{paths, local, remember[*policy.Snapshot, maskers](maxMaskers)}
