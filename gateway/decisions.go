@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -61,11 +60,11 @@ func OpenDecisions(c *Config, version string, stdout io.Writer, log *slog.Logger
 
 // Close writes what waits, as long as ctx lets it, and closes the file.
 func (d *Decisions) Close(ctx context.Context) error {
-	err := d.Log.Close(ctx)
-	if d.file != nil {
-		err = errors.Join(err, d.file.Close())
+	// A Write that hangs would hold up closing the file as well.
+	if err := d.Log.Close(ctx); err != nil || d.file == nil {
+		return err
 	}
-	return err
+	return d.file.Close()
 }
 
 // maskPaths are the rules that mask, and OPA's decision_logs without them, nil

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,24 @@ import (
 // decision_logs.mask_decision and drop_decision do: segments separated by
 // slashes, below data. "" means the default.
 type MaskPaths struct{ Mask, Drop string }
+
+// Validate returns what is wrong with the paths.
+func (p MaskPaths) Validate() error {
+	for _, path := range []string{p.Mask, p.Drop} {
+		if _, err := parsePath(path, DefaultMaskPath); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func parsePath(path, usual string) (storage.Path, error) {
+	parsed, ok := storage.ParsePath("/" + strings.TrimPrefix(cmp.Or(path, usual), "/"))
+	if !ok || len(parsed) == 0 {
+		return nil, fmt.Errorf("%q is no path of a rule: write it like %s", path, usual)
+	}
+	return parsed, nil
+}
 
 // Defaults of MaskPaths, OPA's own.
 const (
@@ -79,12 +98,9 @@ func newMasker(p *program, paths MaskPaths, deadline time.Duration) (*Masker, er
 		query       **query
 		path, usual string
 	}{{&m.mask, paths.Mask, DefaultMaskPath}, {&m.drop, paths.Drop, DefaultDropPath}} {
-		if q.path == "" {
-			q.path = q.usual
-		}
-		path, ok := storage.ParsePath("/" + strings.TrimPrefix(q.path, "/"))
-		if !ok || len(path) == 0 {
-			return nil, fmt.Errorf("%q is no path of a rule: write it like %s", q.path, q.usual)
+		path, err := parsePath(q.path, q.usual)
+		if err != nil {
+			return nil, err
 		}
 		ref := path.Ref(ast.DefaultRootDocument)
 		if _, err := storage.ReadOne(context.Background(), p.store, path); err != nil && !defined(p.compiler, ref) {
@@ -92,7 +108,7 @@ func newMasker(p *program, paths MaskPaths, deadline time.Duration) (*Masker, er
 		}
 		prepared, err := p.prepare(ref.String(), slog.New(slog.DiscardHandler))
 		if err != nil {
-			return nil, fmt.Errorf("prepare %s: %w", q.path, err)
+			return nil, fmt.Errorf("prepare %s: %w", ref, err)
 		}
 		*q.query = &prepared
 	}

@@ -65,7 +65,7 @@ type event struct {
 	*Record
 	input          []byte // JSON; nil where there is none
 	result         []byte // JSON; nil where there is none
-	cut            bool   // the input is not there in full
+	shortened      bool   // the input is not there in full
 	erased, masked []string
 	maskError      string
 }
@@ -77,7 +77,7 @@ func (e *encoder) line(ctx context.Context, r *Record) (line []byte, maskFailed 
 		return nil, false
 	}
 	if len(v.input) > maxInput {
-		v.input, v.cut = v.named(), true
+		v.input, v.shortened = v.named(), true
 	}
 	w := &writing{dst: make([]byte, 0, 1024+len(v.input)+len(v.result))}
 	w.dst = appendMember(append(w.dst, '{'), "labels", e.labels)
@@ -200,7 +200,7 @@ func (v *event) truncated() (pointers []string) {
 	if v.Cut {
 		pointers = append(pointers, argumentsPath)
 	}
-	if v.cut {
+	if v.shortened {
 		pointers = append(pointers, "/input")
 	}
 	return pointers

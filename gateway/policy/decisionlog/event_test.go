@@ -290,7 +290,7 @@ func TestLongList(t *testing.T) {
 	s := snapshot(t, "")
 	var many []*policy.Item
 	var names []string
-	for i := range 4000 {
+	for i := range 2400 {
 		names = append(names, fmt.Sprintf("a_rather_long_name_of_a_tool_%d", i))
 		many = append(many, toolItem(t, "server", names[i]))
 	}
@@ -299,10 +299,10 @@ func TestLongList(t *testing.T) {
 	for _, c := range []struct {
 		allowed   int
 		has, lack string
-	}{{10, `"sets":{"allowed":`, `"denied":{`}, {3990, `"sets":{"denied":`, `"allowed":{`}, {2000, `"total":4000,"truncated":true`, `"sets"`}} {
+	}{{10, `"sets":{"allowed":`, `"denied":{`}, {2390, `"sets":{"denied":`, `"allowed":{`}} {
 		got, _ := line(t, list(t, s, all, `{"tools":`+quoted(names[:c.allowed])+`}`))
 		result := string(decode(t, got).Result)
-		if len(result) > maxNames+1000 || !strings.Contains(result, c.has) || strings.Contains(result, c.lack) || !strings.HasSuffix(result, `"total":4000,"truncated":true}`) {
+		if len(result) > maxNames+1000 || !strings.Contains(result, c.has) || strings.Contains(result, c.lack) || !strings.HasSuffix(result, `"total":2400,"truncated":true}`) {
 			t.Errorf("%d allowed: %.300s", c.allowed, result)
 		}
 	}
@@ -377,5 +377,18 @@ func TestBundlesAreNamed(t *testing.T) {
 func TestDecisionID(t *testing.T) {
 	if a, b := NewDecisionID(), NewDecisionID(); a == b || len(a) != 36 {
 		t.Errorf("%s, %s", a, b)
+	}
+}
+
+// Where neither set has room the counts stand alone.
+func TestLongNames(t *testing.T) {
+	var many []*policy.Item
+	for i := range 40 {
+		many = append(many, toolItem(t, "server", fmt.Sprint(i%2, strings.Repeat("x", 4000), i)))
+	}
+	s := snapshotOf(t, fstest.MapFS{"a.rego": {Data: []byte("package mcp.authz\n\nallow if startswith(input.tool.name, \"0\")\n")}})
+	got, _ := line(t, list(t, s, policy.NewItems(many), `{}`))
+	if result := string(decode(t, got).Result); result != `{"allowed":20,"denied":20,"total":40,"truncated":true}` {
+		t.Errorf("%.300s", result)
 	}
 }

@@ -46,7 +46,7 @@ func snapshot(t testing.TB, masks string) *policy.Snapshot {
 func snapshotOf(t testing.TB, files fstest.MapFS) *policy.Snapshot {
 	t.Helper()
 	// Machines under load.
-	e, err := policy.New(policy.Config{FS: files, Deadline: 10 * time.Second}, slog.New(slog.DiscardHandler))
+	e, err := policy.New(policy.Config{FS: files, Deadline: 10 * time.Second, ListDeadline: time.Minute}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,8 @@ const (
 	maxPending = 32 << 20 // bytes of lines that wait for one sink
 	reserve    = 8 << 10  // bytes of lines to be expected of one reservation
 
-	notice = 10 * time.Second // between two messages about the same
+	gather = 2 * time.Millisecond // that records wait for others: waking up for each costs more than encoding it
+	notice = 10 * time.Second     // between two messages about the same
 )
 
 // Options of a Log.
@@ -250,6 +251,7 @@ func (l *Log) abandon(cause error, sinks []*sink) error {
 func (l *Log) run() {
 	defer close(l.done)
 	for range l.wake {
+		time.Sleep(gather)
 		l.mu.Lock()
 		entries, sinks, closed := l.queue, l.sinks, l.closed
 		l.queue = nil

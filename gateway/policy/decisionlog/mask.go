@@ -64,6 +64,12 @@ func (m *masking) of(s *policy.Snapshot) maskers {
 // mask fills in the event's input and masks the event, or reports that it is to
 // be dropped. Whatever goes wrong, the event stays.
 func (e *encoder) mask(ctx context.Context, v *event) (drop bool) {
+	defer func() { // what somebody sent must not end the process
+		if r := recover(); r != nil {
+			v.fail("mask", errors.New("masking panicked"))
+			drop = false
+		}
+	}()
 	ask := e.masking.of(v.Snapshot)
 	if ask.mask == nil && ask.drop == nil && ask.err == nil {
 		e.withoutArguments(v)
@@ -114,7 +120,7 @@ func (e *encoder) maskWith(ctx context.Context, ask maskers, v *event, input, wh
 		return err
 	}
 	if len(rules) == 0 {
-		v.input, v.cut = appendValue(nil, input)
+		v.input, v.shortened = appendValue(nil, input)
 		return nil
 	}
 	document, err := ast.JSON(input) // a copy: what it is made from is shared
@@ -136,7 +142,7 @@ func (e *encoder) withoutArguments(v *event) {
 	w := append([]byte(nil), `{"claims":`...)
 	w = append(w, subject.json...)
 	w = appendMember(w, "method", appendText(nil, v.Method))
-	v.cut = cut || subject.cut
+	v.shortened = cut || subject.cut
 	kind := string(v.Thing().Kind)
 	if kind > "request" {
 		w = appendMember(w, "request", request)
@@ -144,7 +150,7 @@ func (e *encoder) withoutArguments(v *event) {
 	if thing != nil {
 		item := shared(e.items, v.Item, thing)
 		w = appendMember(w, kind, item.json)
-		v.cut = v.cut || item.cut
+		v.shortened = v.shortened || item.cut
 	}
 	if kind <= "request" {
 		w = appendMember(w, "request", request)
@@ -169,7 +175,7 @@ func shared[K comparable](known *simplelru.LRU[K, part], key K, v ast.Value) par
 
 // fail keeps of the event what cannot need a mask.
 func (v *event) fail(at string, err error) {
-	v.input, v.cut = v.named(), false
+	v.input, v.shortened = v.named(), false
 	v.erased, v.masked = nil, nil
 	v.maskError = at + ": " + brief(err)
 }

@@ -144,6 +144,9 @@ func OPAConfig(decisionLogs map[string]any) (policy.MaskPaths, map[string]any, e
 			*path = text
 		}
 		out[key] = nowhere
+		if err := paths.Validate(); err != nil {
+			return paths, nil, fmt.Errorf("decision_logs.%s: %w", key, err)
+		}
 	}
 	return paths, out, nil
 }

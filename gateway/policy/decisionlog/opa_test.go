@@ -219,6 +219,9 @@ func TestOPAConfig(t *testing.T) {
 	if config["service"] != "c" || config["mask_decision"] != nowhere || config["drop_decision"] != nowhere {
 		t.Errorf("%v", config)
 	}
+	if _, _, err := OPAConfig(map[string]any{"drop_decision": "/"}); err == nil || err.Error() != `decision_logs.drop_decision: "/" is no path of a rule: write it like /system/log/mask` {
+		t.Errorf("%v", err)
+	}
 	if _, _, err := OPAConfig(map[string]any{"drop_decision": 1}); err == nil || err.Error() != "decision_logs.drop_decision: must be the path of a rule, such as /system/log/mask" {
 		t.Errorf("%v", err)
 	}

@@ -121,7 +121,7 @@ func (all rules) apply(v *event, input any) error {
 	}
 	v.input = nil
 	if in := documents[inInput]; in != nil {
-		v.input, v.cut = appendJSON(nil, *in)
+		v.input, v.shortened = appendJSON(nil, *in)
 	}
 	if result := documents[inResult]; result != nil {
 		v.result, _ = appendJSON(nil, *result)
