@@ -125,7 +125,7 @@ type known struct {
 }
 
 // maxKnown bounds what is kept of one rule: functions can be called with anything.
-const maxKnown = 256
+const maxKnown = 32
 
 func newSharing(root *spans, each []lifetime) *sharing {
 	return &sharing{
