@@ -273,6 +273,12 @@ func TestLineOfAList(t *testing.T) {
 	if got, _ := line(t, r); string(decode(t, got).Result) != `{"allowed":0,"denied":7,"total":7,"unfinished":"policy_cancelled"}` || len(r.List.Names(true)) != 0 || len(r.List.Names(false)) != 7 {
 		t.Errorf("not to its end: %s", got)
 	}
+	r = list(t, s, all, `{"tools":["y"]}`)
+	part := *r.List.Answers // the time was over when some had been judged
+	part.Unfinished = policy.CodeTimeout
+	if r.List.Answers = &part; len(r.List.Names(true)) != 0 || len(r.List.Names(false)) != 7 {
+		t.Errorf("partly judged: %v", r.List.Names(true))
+	}
 	r = list(t, s, policy.NewItems(nil), `{}`)
 	if got, _ := line(t, r); string(decode(t, got).Result) != `{"allowed":0,"denied":0,"total":0}` {
 		t.Errorf("empty: %s", got)

@@ -335,6 +335,26 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// Room that was reserved is there even where a sink has had its fill meanwhile.
+func TestReservedIsKept(t *testing.T) {
+	for keep, want := range map[bool]int64{true: 3, false: 1} {
+		w := hanging()
+		s := newSink("x", w, keep, discard(), make(chan struct{}))
+		for range 3 {
+			s.push(append(make([]byte, maxPending*3/4), '\n'), nil)
+		}
+		if got := s.stats(); got.Waiting != want || got.Dropped != 3-want {
+			t.Errorf("keep %v: %+v", keep, got)
+		}
+		s.close()
+		for got := s.stats(); got.Waiting > 0; got = s.stats() {
+			w.turns <- func(p []byte) (int, error) { return len(p), nil }
+			eventually(t, "a line is counted", func() bool { return s.stats().Waiting < got.Waiting })
+		}
+		<-s.done
+	}
+}
+
 // Reserving costs nothing where records may be lost.
 func TestReserveIsFree(t *testing.T) {
 	s := hanging()
