@@ -61,16 +61,22 @@ problems contains sprintf("data.mcp.grants%s: %s", [concat("", place), p.problem
 }
 
 _usable if {
-	thing := asked.thing
-	thing.registered == true
-	thing.definition.drifted == false
+	input.tool.registered == true
+	input.tool.definition.drifted == false
+}
+
+_usable if {
+	input.resource.registered == true
+	input.resource.definition.drifted == false
+}
+
+_usable if {
+	input.prompt.registered == true
+	input.prompt.definition.drifted == false
 }
 
 # Nobody offers a server, so it has no definition.
-_usable if {
-	asked.kinds == {"server"}
-	asked.thing.registered == true
-}
+_usable if input.server.registered == true
 
 _causes := [_method, _thing, _caller, grants.shortfalls]
 

@@ -32,10 +32,38 @@ import data.mcp.lib.facets
 default covered := false
 
 covered if {
-	some scope in _near
-	scope.effects[asked.effect]
-	_acts_in(scope)
+	some scope in _spanning(input.tool.attributes)
+	scope.effects[input.tool.effect]
+	scope.data[input.tool.data]
+	scope.reach[input.tool.reach]
+	_acts_in(scope, input.tool)
 	_hints_fit(scope)
+	asked.kinds == {"tool"}
+}
+
+# What is no tool reads, and every grant lets read.
+covered if {
+	some scope in _spanning(input.resource.attributes)
+	scope.data[input.resource.data]
+	scope.reach[input.resource.reach]
+	_acts_in(scope, input.resource)
+	asked.kinds == {"resource"}
+}
+
+covered if {
+	some scope in _spanning(input.prompt.attributes)
+	scope.data[input.prompt.data]
+	scope.reach[input.prompt.reach]
+	_acts_in(scope, input.prompt)
+	asked.kinds == {"prompt"}
+}
+
+covered if {
+	some scope in _spanning(input.server.attributes)
+	scope.data[input.server.data]
+	scope.reach[input.server.reach]
+	_acts_in(scope, input.server)
+	asked.kinds == {"server"}
 }
 
 # METADATA
@@ -132,14 +160,6 @@ _envs(grant) := "any" if grant.env == "any"
 
 else := {env | some env in grant.env}
 
-# The scopes that the thing's domains, data and reach lie in.
-_near := [scope |
-	thing := asked.thing
-	some scope in _spanning(thing.attributes)
-	scope.data[thing.data]
-	scope.reach[thing.reach]
-]
-
 # The scopes that a thing with these attributes lies in. Many things have the same.
 _spanning(attributes) := [scope |
 	is_array(attributes)
@@ -149,15 +169,15 @@ _spanning(attributes) := [scope |
 	domains - scope.others == set()
 ]
 
-_acts_in(scope) if {
+_acts_in(scope, thing) if {
 	scope.env == "any"
-	is_string(asked.thing.env)
+	is_string(thing.env)
 }
 
-_acts_in(scope) if scope.env[asked.thing.env]
+_acts_in(scope, thing) if scope.env[thing.env]
 
 # What has no env may act on any of them.
-_acts_in(scope) if {
+_acts_in(scope, _) if {
 	scope.env == "any"
 	not _acts_somewhere
 }
@@ -196,7 +216,7 @@ _lacking("data_not_granted", scope) if not scope.data[asked.thing.data]
 
 _lacking("reach_not_granted", scope) if not scope.reach[asked.thing.reach]
 
-_lacking("env_not_granted", scope) if not _acts_in(scope)
+_lacking("env_not_granted", scope) if not _acts_in(scope, asked.thing)
 
 _faults(grant) := {"is not an object: want one with domains, effect, data, reach and env"} if not is_object(grant)
 
