@@ -207,12 +207,12 @@ func TestOPAFindsNothing(t *testing.T) {
 	if out := regogate(t, "opa", "fmt", "--diff", "--fail", source); len(out) > 0 {
 		t.Errorf("opa fmt would change:\n%s", out)
 	}
-	regogate(t, "opa", "test", source)
-	regogate(t, "opa", "test", "--coverage", "--threshold", "100", source)
+	regogate(t, "opa", "test", "--timeout", "60s", source)
+	regogate(t, "opa", "test", "--timeout", "60s", "--coverage", "--threshold", "100", source)
 	alone := t.TempDir()
 	if err := os.CopyFS(alone, fs.FS(policies.FS)); err != nil {
 		t.Fatal(err)
 	}
 	regogate(t, "opa", "check", "--strict", "--schema", schema, alone)
-	regogate(t, "opa", "test", alone)
+	regogate(t, "opa", "test", "--timeout", "60s", alone)
 }

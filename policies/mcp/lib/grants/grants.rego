@@ -283,7 +283,16 @@ _sound[role] contains grant if {
 	_proper_whole(grant)
 }
 
+# Without faults; this is quicker than to list them.
 _proper_whole(grant) if {
 	is_object(grant)
-	_faults(grant) == set()
+	grant.domains != []
+	facets.within.effect[grant.effect]
+	facets.within.data[grant.data]
+	facets.within.reach[grant.reach]
+	_proper("env", grant)
+	object.remove(grant, _keys) == {}
+	object.get(grant, "match", "all") in {"all", "any"}
+	is_boolean(object.get(grant, "execute", false))
+	_proper_domains(grant.domains)
 }
