@@ -62,6 +62,7 @@ func start(t testing.TB, o options) *rig {
 	w, err := world.Start(ctx, world.Options{
 		Log: slog.New(r.journal), Catalogue: catalogue(), Define: define,
 		Adjust: func(c *gateway.Config) {
+			c.Admin.Listen = "127.0.0.1:0"
 			c.Policy.OPA = r.config(t, o)
 		},
 	})
