@@ -42,10 +42,11 @@ type rig struct {
 
 // options of a rig.
 type options struct {
-	long  bool           // the server lets requests wait
-	first func(r *rig)   // publishes what there is at the start; revision 1 where nil
-	opa   map[string]any // over the rest of policy.opa
-	wait  int            // of a long poll, in seconds; 10 where 0
+	long     bool           // the server lets requests wait
+	first    func(r *rig)   // publishes what there is at the start; revision 1 where nil
+	unsigned bool           // nothing is signed
+	opa      map[string]any // over the rest of policy.opa
+	wait     int            // of a long poll, in seconds; 10 where 0
 }
 
 func start(t testing.TB, o options) *rig {
@@ -102,6 +103,10 @@ func (r *rig) config(t testing.TB, o options) map[string]any {
 			"service": "depot", "resource": "bundles/main", "polling": polling,
 			"signing": map[string]any{},
 		}},
+	}
+	if o.unsigned {
+		delete(c, "keys")
+		delete(c["bundles"].(map[string]any)["main"].(map[string]any), "signing")
 	}
 	for key, value := range o.opa {
 		c[key] = value
