@@ -32,7 +32,7 @@ func (g *Gateway) serveAdmin(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("admin.listen: %w: choose another address, or end what uses this one", err)
 	}
-	metrics := prometheus.NewPedanticRegistry()
+	metrics := prometheus.NewRegistry()
 	if err := metrics.Register(collector{g}); err != nil {
 		return errors.Join(fmt.Errorf("register the metrics: %w", err), listener.Close())
 	}
@@ -125,9 +125,9 @@ func (g *Gateway) decisionStats() (decisionlog.Stats, bool) {
 // collector reads the metrics when somebody asks for them.
 type collector struct{ g *Gateway }
 
-// Describe implements prometheus.Collector: what there is depends on the
-// configuration.
-func (c collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+// Describe implements prometheus.Collector. It names nothing, so that there may be
+// other metrics later: bundles and sinks become known while the gateway runs.
+func (c collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {

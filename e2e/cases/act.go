@@ -30,6 +30,14 @@ func (p *player) act(ctx context.Context, a *Action) error {
 			return err
 		}
 	}
+	if a.Sink != "" {
+		if p.sink == nil || !knownMode(a.Sink) {
+			return fmt.Errorf("sink: there is none, or %q is no mode", a.Sink)
+		}
+		if err := p.sink.turn(a.Sink, ""); err != nil {
+			return err
+		}
+	}
 	if a.Persisted != "" {
 		if err := p.damage(a.Bundle, a.Persisted); err != nil {
 			return err

@@ -21,6 +21,7 @@ func (p *player) surroundings(e *Expect) (problems []string) {
 	}
 	problems = append(problems, p.logged(e)...)
 	problems = append(problems, p.distributed(e)...)
+	problems = append(problems, p.uploaded(e)...)
 	for _, name := range slices.Sorted(maps.Keys(e.Processes)) {
 		pids, n, err := p.living(name)
 		if err != nil || n != e.Processes[name] {

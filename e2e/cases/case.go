@@ -50,6 +50,7 @@ type World struct {
 	Tokens    map[string]Token   `yaml:"tokens"`
 	Redis     bool               `yaml:"redis"` // put a Redis between the catalogue and the gateway
 	Depot     *Depot             `yaml:"depot"` // the policy comes from a bundle server
+	Sink      *Sink              `yaml:"sink"`  // what is decided is uploaded
 	// Proxy stands in front of the gateway, for steps that are proxied, and
 	// drops connections over which nothing has come for so long.
 	Proxy time.Duration `yaml:"proxy"`

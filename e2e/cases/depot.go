@@ -44,6 +44,11 @@ func (d *depotHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // stock publishes what there is at the start.
 func (w *world) stock() error {
+	if w.sink != nil {
+		if err := w.sink.turn(w.spec.Sink.Mode, ""); err != nil {
+			return err
+		}
+	}
 	spec := w.spec.Depot
 	if spec == nil {
 		return nil

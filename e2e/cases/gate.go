@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"time"
 
 	"github.com/regogate/regogate/gateway"
+	"github.com/regogate/regogate/gateway/policy/decisionlog"
 	"github.com/regogate/regogate/policies"
 	"github.com/regogate/regogate/registry/catalogue"
 	"github.com/regogate/regogate/registry/strictyaml"
@@ -18,6 +20,7 @@ type gate struct {
 	addr   string
 	cancel context.CancelFunc
 	ended  chan error
+	log    *bookkeeper
 }
 
 // startGateway runs a gateway of the world's configuration, as the process would
@@ -34,14 +37,23 @@ func (w *world) startGateway(ctx context.Context) error {
 	if problems := c.Validate(); len(problems) > 0 {
 		return errors.Join(strictyaml.Err(problems), l.Close())
 	}
-	g, err := gateway.New(ctx, c, gateway.Options{
-		Version: "cases", Log: w.journal.logger(), Policies: policies.FS, Catalogue: catalogue.FS, Records: w.journal,
-	})
+	decisions, err := gateway.OpenDecisions(&c, "cases", io.Discard, w.journal.logger())
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
+	records := &bookkeeper{w.journal, decisions}
+	g, err := gateway.New(ctx, c, gateway.Options{
+		Version: "cases", Log: w.journal.logger(), Policies: policies.FS, Catalogue: catalogue.FS, Records: records,
+	})
+	if err != nil {
+		records.close()
+		return errors.Join(err, l.Close())
+	}
+	if p := g.DecisionPlugin(); p != nil {
+		decisions.Attach("opa", decisionlog.NewService(p))
+	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	w.gate = &gate{addr: c.Listen, cancel: cancel, ended: make(chan error, 1)}
+	w.gate = &gate{addr: c.Listen, cancel: cancel, ended: make(chan error, 1), log: records}
 	if w.proxy != nil {
 		w.proxy.point(c.Listen)
 	}
@@ -55,6 +67,7 @@ func (g *gate) stop() error {
 	select {
 	case err := <-g.ended:
 		g.ended <- nil // for whoever stops it again
+		g.log.close()
 		return err
 	case <-time.After(40 * time.Second):
 		return errors.New("the gateway did not stop within 40s")

@@ -104,6 +104,17 @@ func (j *journal) request(ctx context.Context, id string) (map[string]any, error
 	}
 }
 
+// ids returns the ids of all decision records so far, in their order.
+func (j *journal) ids() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	ids := []string{}
+	for _, r := range j.records {
+		ids = append(ids, r.ID)
+	}
+	return ids
+}
+
 // recordsOf returns the decision records of one request.
 func (j *journal) recordsOf(id string) []*decisionlog.Record {
 	j.mu.Lock()

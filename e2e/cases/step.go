@@ -91,6 +91,8 @@ type Action struct {
 	Depot     string             `yaml:"depot"`     // the depot's mode
 	Persisted string             `yaml:"persisted"` // what becomes of the gateway's copy of the bundle: truncated, garbage or gone
 
+	Sink string `yaml:"sink"` // the sink's mode
+
 	Pause time.Duration `yaml:"pause"` // let time pass, where that is what is tested
 }
 
@@ -148,6 +150,8 @@ type Expect struct {
 	NotLogged []string          `yaml:"not_logged"` // and no line so far matches these
 	LogLines  int               `yaml:"log_lines"`  // the log has no more lines so far
 	Counted   map[string]int    `yaml:"counted"`    // by expression: exactly so many lines of the log so far match it
+
+	Uploaded *Uploaded `yaml:"uploaded"` // to the sink
 
 	Known map[string][]string `yaml:"known"` // by bundle: exactly these are the ETags that requests have said they know; "" is none
 	Asked map[string]int      `yaml:"asked"` // by bundle: at least so many requests so far

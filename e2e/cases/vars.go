@@ -19,6 +19,8 @@ func (w *world) look(vars map[string]string) lookup {
 		}
 		word, rest, _ := strings.Cut(name, " ")
 		switch word {
+		case "dir":
+			return w.dir, nil
 		case "trap":
 			return w.trap.url(), nil
 		case "addr", "url":

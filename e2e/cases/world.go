@@ -46,6 +46,7 @@ type world struct {
 	proxy   *proxy
 	redis   *miniredis.Miniredis
 	depot   *depotHost
+	sink    *depotHost
 	arrived *arrivals
 	journal *journal
 	config  gateway.Config
@@ -133,6 +134,11 @@ func (w *world) open() error {
 	}
 	if w.spec.Depot != nil {
 		if w.depot, err = newDepotHost(); err != nil {
+			return err
+		}
+	}
+	if w.spec.Sink != nil {
+		if w.sink, err = newDepotHost(); err != nil {
 			return err
 		}
 	}
@@ -226,10 +232,11 @@ func (w *world) writePolicy() error {
 		return nil
 	}
 	if w.spec.Depot != nil {
-		var err error
-		w.config.Policy.OPA, err = w.distribution()
+		opa, err := w.distribution()
+		w.config.Policy.OPA = w.collect(opa)
 		return err
 	}
+	w.config.Policy.OPA = w.collect(nil)
 	w.config.Policy.Dir = filepath.Join(w.dir, "policy")
 	if err := os.MkdirAll(w.config.Policy.Dir, 0o700); err != nil {
 		return err
@@ -329,6 +336,9 @@ func (w *world) close() error {
 	}
 	if w.depot != nil {
 		w.depot.down()
+	}
+	if w.sink != nil {
+		w.sink.down()
 	}
 	if w.redis != nil {
 		w.redis.Close()

@@ -17,7 +17,7 @@ type journal struct {
 	forced  []int // revisions that came into force, in this order
 	at      map[int]time.Time
 	refused []string // problems that bundles were refused for
-	mended  int
+	address string   // of the listener for operators
 }
 
 func newJournal() *journal { return &journal{at: map[int]time.Time{}} }
@@ -47,8 +47,8 @@ func (j *journal) Handle(_ context.Context, r slog.Record) error {
 		}
 	case strings.HasPrefix(r.Message, "bundle refused"):
 		j.refused = append(j.refused, attrs["problem"].String())
-	case strings.HasPrefix(r.Message, "bundle is in order"):
-		j.mended++
+	case r.Message == "serving operators":
+		j.address = attrs["address"].String()
 	}
 	return nil
 }
@@ -78,6 +78,12 @@ func (j *journal) problems(n int) []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return append([]string(nil), j.refused[min(n, len(j.refused)):]...)
+}
+
+func (j *journal) operators() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.address
 }
 
 func (j *journal) tail(n int) string {

@@ -98,6 +98,7 @@ func (r *rig) goWrong(t *testing.T, x *traffic, b wrong, n int) {
 	if s := r.ready(t); b.reason != "" && s != "degraded" {
 		t.Errorf("readiness says %s", s)
 	}
+	r.operators(t, n, b.reason)
 	for _, p := range r.journal.problems(before) {
 		if !regexp.MustCompile(b.reason).MatchString(p) {
 			t.Errorf("the problem is %q, want %s", p, b.reason)
@@ -115,4 +116,5 @@ func (r *rig) mend(t *testing.T, x *traffic, b wrong, n int) {
 	r.inForce(t, n)
 	x.more(t, answersEach)
 	eventually(t, "ready again", func() bool { return r.ready(t) == "ready" })
+	r.operators(t, n, "")
 }

@@ -42,10 +42,11 @@ type rig struct {
 
 // options of a rig.
 type options struct {
-	long  bool           // the server lets requests wait
-	first func(r *rig)   // publishes what there is at the start; revision 1 where nil
-	opa   map[string]any // over the rest of policy.opa
-	wait  int            // of a long poll, in seconds; 10 where 0
+	long     bool           // the server lets requests wait
+	first    func(r *rig)   // publishes what there is at the start; revision 1 where nil
+	unsigned bool           // nothing is signed
+	opa      map[string]any // over the rest of policy.opa
+	wait     int            // of a long poll, in seconds; 10 where 0
 }
 
 func start(t testing.TB, o options) *rig {
@@ -62,6 +63,7 @@ func start(t testing.TB, o options) *rig {
 	w, err := world.Start(ctx, world.Options{
 		Log: slog.New(r.journal), Catalogue: catalogue(), Define: define,
 		Adjust: func(c *gateway.Config) {
+			c.Admin.Listen = "127.0.0.1:0"
 			c.Policy.OPA = r.config(t, o)
 		},
 	})
@@ -101,6 +103,10 @@ func (r *rig) config(t testing.TB, o options) map[string]any {
 			"service": "depot", "resource": "bundles/main", "polling": polling,
 			"signing": map[string]any{},
 		}},
+	}
+	if o.unsigned {
+		delete(c, "keys")
+		delete(c["bundles"].(map[string]any)["main"].(map[string]any), "signing")
 	}
 	for key, value := range o.opa {
 		c[key] = value

@@ -247,7 +247,7 @@ func problem(s *bundle.Status) string {
 	for _, err := range s.Errors {
 		text += "; " + err.Error()
 	}
-	return strings.Join(strings.Fields(text), " ")
+	return strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "\uFFFD") // it may quote the bundle
 }
 
 // committed notes which bundles are active now.
