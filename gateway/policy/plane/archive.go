@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -18,11 +19,13 @@ import (
 	"github.com/open-policy-agent/opa/v1/bundle"
 )
 
-// maxFiles bounds a bundle's entries, directories included.
-const maxFiles = 10_000
+const (
+	maxFiles  = 10_000 // a bundle's entries, directories included
+	expansion = 4      // times the largest bundle: what all its files may weigh
+)
 
-// DefaultMaxBundle is the largest bundle that is taken, packed and unpacked, in
-// bytes, where its configuration has no size_limit_bytes.
+// DefaultMaxBundle is the largest bundle that is taken, as it is sent, and the
+// largest file in one, in bytes, where its configuration has no size_limit_bytes.
 const DefaultMaxBundle = 64 << 20
 
 // Inspect fails for what is no bundle, or one that no plane with the default
@@ -30,10 +33,21 @@ const DefaultMaxBundle = 64 << 20
 // is verified or compiled.
 func Inspect(body []byte, at time.Time) error {
 	if len(body) > DefaultMaxBundle {
-		return refuse("the bundle has more than %d bytes", DefaultMaxBundle)
+		return tooLarge(DefaultMaxBundle)
 	}
-	_, err := unpack(body, DefaultMaxBundle, at)
+	_, err := unpack(body, bounds{total: expansion * DefaultMaxBundle, any: true}, at)
 	return err
+}
+
+// bounds are what unpack holds a bundle to.
+type bounds struct {
+	file  int64 // the most bytes of one file; 0 for no bound but total
+	total int64
+	any   bool // wasm, deltas and old Rego pass: it is only to be looked at
+}
+
+func tooLarge(limit int64) error {
+	return refuse("the bundle is larger than %d bytes, the most that is taken", limit)
 }
 
 // archive is what a first look at a bundle's bytes found.
@@ -43,26 +57,29 @@ type archive struct {
 
 // unpack looks through a gzipped tar without keeping more than its modules. It
 // refuses what OPA would read without a bound, read wrongly or ignore silently.
-func unpack(raw []byte, limit int64, now time.Time) (*archive, error) {
+func unpack(raw []byte, b bounds, now time.Time) (*archive, error) {
+	if len(raw) == 0 {
+		return nil, refuse("is empty: want a bundle")
+	}
 	if len(raw) < 2 || raw[0] != 0x1f || raw[1] != 0x8b {
-		return nil, fmt.Errorf("not a bundle: it is no gzip archive but begins with %q; serve what `opa build` or `regogate bundle build` wrote", head(raw))
+		return nil, refuse("is no bundle: want a gzipped tar archive")
 	}
 	zip, err := gzip.NewReader(bytes.NewReader(raw))
 	if err != nil {
-		return nil, fmt.Errorf("not a bundle: %w", err)
+		return nil, refuse("is no bundle: want a gzipped tar archive")
 	}
-	left := &io.LimitedReader{R: zip, N: limit + 1}
+	left := &io.LimitedReader{R: zip, N: b.total + 1}
 	entries := tar.NewReader(left)
 	found := &archive{}
 	seen := map[string]bool{}
 	fault := func(err error) error {
 		switch {
 		case left.N <= 0:
-			return fmt.Errorf("the bundle unpacks to more than %d bytes; make it smaller or raise size_limit_bytes", limit)
+			return fmt.Errorf("the bundle unpacks to more than %d bytes, the most that is taken", b.total)
 		case errors.Is(err, io.ErrUnexpectedEOF):
-			return errors.New("the bundle is cut off: its archive ends too early")
+			return errors.New("the bundle is cut off in the middle")
 		}
-		return fmt.Errorf("the bundle's archive is damaged: %w", err)
+		return fmt.Errorf("the bundle cannot be taken: %w", err)
 	}
 	for n := 0; ; n++ {
 		h, err := entries.Next()
@@ -73,12 +90,12 @@ func unpack(raw []byte, limit int64, now time.Time) (*archive, error) {
 			return nil, fault(err)
 		}
 		if n == maxFiles {
-			return nil, fmt.Errorf("the bundle has more than %d entries", maxFiles)
+			return nil, fmt.Errorf("the bundle has more than %d entries, the most that are taken", maxFiles)
 		}
-		if err := admit(h, seen, limit); err != nil {
+		if err := admit(h, seen, b); err != nil {
 			return nil, err
 		}
-		if err := found.take(h, entries, now); err != nil {
+		if err := found.take(h, entries, b.any, now); err != nil {
 			if _, ours := errors.AsType[refusal](err); ours {
 				return nil, err
 			}
@@ -99,50 +116,46 @@ func (r refusal) Error() string { return string(r) }
 
 func refuse(format string, a ...any) error { return refusal(fmt.Sprintf(format, a...)) }
 
-func head(raw []byte) string {
-	const most = 40
-	return strings.ToValidUTF8(string(raw[:min(len(raw), most)]), "?")
-}
-
 // admit judges one entry by its header. A leading slash is how `opa build`
 // writes every name; it means the bundle's root, never the file system's.
-func admit(h *tar.Header, seen map[string]bool, limit int64) error {
+func admit(h *tar.Header, seen map[string]bool, b bounds) error {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir, tar.TypeXGlobalHeader:
 	default:
-		return refuse("the bundle's entry %q is no plain file (type %q): links and devices are not taken", h.Name, string(h.Typeflag))
+		return refuse("the bundle cannot be taken: %q is a link or a device: only files and directories are taken", h.Name)
 	}
 	if h.Typeflag == tar.TypeXGlobalHeader {
 		return nil
 	}
 	if !utf8.ValidString(h.Name) || strings.ContainsAny(h.Name, "\\\x00") {
-		return refuse("the bundle's entry %q has a name that is no plain UTF-8 path", h.Name)
+		return refuse("the bundle cannot be taken: %q is no clean name", h.Name)
 	}
-	for part := range strings.SplitSeq(h.Name, "/") {
-		if part == ".." {
-			return refuse("the bundle's entry %q points outside the bundle", h.Name)
-		}
+	if strings.HasPrefix(h.Name, "//") || slices.Contains(strings.Split(h.Name, "/"), "..") {
+		return refuse("the bundle cannot be taken: %q leads out of the bundle", h.Name)
 	}
-	if h.Size > limit {
-		return refuse("the bundle's file %q has %d bytes, more than %d; make it smaller or raise size_limit_bytes", h.Name, h.Size, limit)
+	if b.file > 0 && h.Size > b.file {
+		return refuse("the bundle's file %q has %d bytes, which exceeds size_limit_bytes, %d", h.Name, h.Size, b.file)
 	}
 	if h.Typeflag == tar.TypeDir {
 		return nil
 	}
 	name := path.Clean("/" + h.Name)
 	if seen[name] {
-		return refuse("the bundle holds %q twice", strings.TrimPrefix(name, "/"))
+		return refuse("the bundle has two files of the name %q: build it anew", strings.TrimPrefix(name, "/"))
 	}
 	seen[name] = true
 	return nil
 }
 
 // take reads what has to be looked at before OPA sees the bundle.
-func (a *archive) take(h *tar.Header, r io.Reader, now time.Time) error {
+func (a *archive) take(h *tar.Header, r io.Reader, any bool, now time.Time) error {
 	if h.Typeflag != tar.TypeReg {
 		return nil
 	}
 	name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
+	if any && !bundle.IsSignaturesFile(name) {
+		return nil
+	}
 	switch base := path.Base(name); {
 	case base == "patch.json":
 		return refuse("a delta bundle (patch.json) is not taken: it cannot be signed or judged as a whole; serve full bundles")
@@ -234,7 +247,7 @@ func signatures(r io.Reader, now time.Time) error {
 		}
 		at := float64(now.Unix())
 		if c.Exp != nil && at >= *c.Exp {
-			return refuse("the bundle's signature expired at %s: sign it again", moment(*c.Exp))
+			return refuse("the bundle cannot be taken: the signature expired at %s: sign the bundle anew", moment(*c.Exp))
 		}
 		if c.Nbf != nil && at < *c.Nbf {
 			return refuse("the bundle's signature is valid only from %s", moment(*c.Nbf))
@@ -251,7 +264,7 @@ func moment(seconds float64) string {
 // a panic into an error. An error means that OPA must not see the bytes.
 func (s *source) read(raw []byte, etag string, now time.Time) (b *bundle.Bundle, err error) {
 	defer caught(&err, "reading the bundle")
-	a, err := unpack(raw, s.limit, now)
+	a, err := unpack(raw, bounds{file: s.limit, total: expansion * s.limit}, now)
 	if err != nil {
 		return nil, err
 	}

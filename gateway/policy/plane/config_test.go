@@ -95,6 +95,11 @@ func TestStatusAndDecisionsAreSentAndFlushed(t *testing.T) {
 	if err := r.Decisions().Log(t.Context(), &server.Info{DecisionID: "d1", Path: "mcp/allow", Timestamp: time.Now()}); err != nil {
 		t.Fatal(err)
 	}
+	r.until("the status of the bundle", func(Status) bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return strings.Contains(string(s.received["/status"]), `"active_revision":"one"`)
+	})
 	r.stop()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +116,7 @@ func TestStatusAndDecisionsAreSentAndFlushed(t *testing.T) {
 	if err := json.Unmarshal(s.received["/status"], &sent); err != nil {
 		t.Fatalf("status %s: %v", s.received["/status"], err)
 	}
-	if sent.Labels["id"] != "me" || sent.Labels["gateway"] != "mine" || sent.Labels["regogate"] != "1.2.3" || sent.Labels["version"] == "" {
+	if sent.Labels["id"] != "me" || sent.Labels["gateway"] != "mine" || sent.Labels["regogate_version"] != "1.2.3" || sent.Labels["version"] == "" {
 		t.Errorf("labels: %v", sent.Labels)
 	}
 	if sent.Bundles["authz"].Revision != "one" || sent.Plugins[client].State == "NOT_READY" {

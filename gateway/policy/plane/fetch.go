@@ -126,7 +126,7 @@ func stay(r *http.Request, before []*http.Request) error {
 
 func leaves(was, to *url.URL) error {
 	if to.Scheme != was.Scheme || !strings.EqualFold(to.Host, was.Host) {
-		return fmt.Errorf("a redirect from %s://%s to %s://%s is refused; configure the service's own URL", was.Scheme, was.Host, to.Scheme, to.Host)
+		return fmt.Errorf("the server redirects to %s://%s: only the configured host is followed; configure the service's new URL", to.Scheme, to.Host)
 	}
 	return nil
 }
@@ -191,10 +191,13 @@ func (t *trip) received(ctx context.Context, given, sent *http.Request, resp *ht
 	case err != nil:
 		err = because(ctx, err)
 		if errors.Is(err, io.ErrUnexpectedEOF) {
-			err = fmt.Errorf("the download ended after %d of %d bytes", len(raw), resp.ContentLength)
+			err = fmt.Errorf("the bundle ends after %d bytes, before its Content-Length of %d", len(raw), resp.ContentLength)
 		}
 	case int64(len(raw)) > limit:
-		err = fmt.Errorf("the download has more than %d bytes; make the bundle smaller or raise size_limit_bytes", limit)
+		err = tooLarge(limit)
+	case len(raw) > 0 && !bytes.HasPrefix(raw, []byte{0x1f, 0x8b}):
+		err = fmt.Errorf("the answer is no bundle (Content-Type %q): want a gzipped tar archive; is this the bundle's URL, and is it open to this service?",
+			resp.Header.Get("Content-Type"))
 	default:
 		var same bool
 		same, err = t.p.offer(ctx, src, raw, resp.Header.Get("ETag"), false)

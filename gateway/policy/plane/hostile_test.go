@@ -57,7 +57,7 @@ func TestHostileDownloadsAreRefusedWithTheirCause(t *testing.T) {
 	for i := range 10_001 {
 		crowd = append(crowd, entry{name: fmt.Sprintf("/f%d", i), text: "x"})
 	}
-	for i := range 3 {
+	for i := range 9 {
 		halves = append(halves, entry{name: fmt.Sprintf("/%d/data.json", i), text: `"` + strings.Repeat("a", 500_000) + `"`})
 	}
 	file := func(name string, kind byte) []byte {
@@ -68,24 +68,24 @@ func TestHostileDownloadsAreRefusedWithTheirCause(t *testing.T) {
 		answer http.HandlerFunc
 		want   string
 	}{
-		"html":      {raw: []byte("<!DOCTYPE html><title>Log in</title>"), want: `not a bundle: it is no gzip archive but begins with "<!DOCTYPE html><title>Log in</title>"`},
-		"empty":     {raw: []byte{}, want: `not a bundle: it is no gzip archive but begins with ""`},
-		"truncated": {raw: whole[:len(whole)-30], want: "the bundle is cut off: its archive ends too early"},
-		"large":     {raw: bytes.Repeat([]byte{0x1f, 0x8b}, 1<<19+1), want: "the download has more than 1048576 bytes; make the bundle smaller or raise size_limit_bytes"},
-		"bomb":      {raw: bomb(t, 50<<20), want: `the bundle's file "/data.json" has 52428800 bytes, more than 1048576`},
-		"together":  {raw: tarball(t, halves...), want: "the bundle unpacks to more than 1048576 bytes"},
-		"crowd":     {raw: tarball(t, crowd...), want: "the bundle unpacks to more than 1048576 bytes"},
-		"up":        {raw: file("../../etc/x.rego", 0), want: `the bundle's entry "../../etc/x.rego" points outside the bundle`},
-		"up inside": {raw: file("/mcp/../../x.rego", 0), want: `points outside the bundle`},
-		"symlink":   {raw: file("/a.rego", tar.TypeSymlink), want: `the bundle's entry "/a.rego" is no plain file (type "2"): links and devices are not taken`},
-		"twice":     {raw: tarball(t, entry{name: "/a.rego", text: allowed}, entry{name: "a.rego", text: allowed}), want: `the bundle holds "a.rego" twice`},
+		"html":      {raw: []byte("<!DOCTYPE html><title>Log in</title>"), want: `the answer is no bundle (Content-Type "application/vnd.openpolicyagent.bundles"): want a gzipped tar archive`},
+		"empty":     {raw: []byte{}, want: "is empty: want a bundle"},
+		"truncated": {raw: whole[:len(whole)-30], want: "the bundle is cut off in the middle"},
+		"large":     {raw: bytes.Repeat([]byte{0x1f, 0x8b}, 1<<19+1), want: "the bundle is larger than 1048576 bytes, the most that is taken"},
+		"bomb":      {raw: bomb(t, 50<<20), want: `the bundle's file "/data.json" has 52428800 bytes, which exceeds size_limit_bytes, 1048576`},
+		"together":  {raw: tarball(t, halves...), want: "the bundle unpacks to more than 4194304 bytes, the most that is taken"},
+		"crowd":     {raw: tarball(t, crowd...), want: "the bundle unpacks to more than 4194304 bytes, the most that is taken"},
+		"up":        {raw: file("../../etc/x.rego", 0), want: `the bundle cannot be taken: "../../etc/x.rego" leads out of the bundle`},
+		"up inside": {raw: file("/mcp/../../x.rego", 0), want: `leads out of the bundle`},
+		"symlink":   {raw: file("/a.rego", tar.TypeSymlink), want: `"/a.rego" is a link or a device: only files and directories are taken`},
+		"twice":     {raw: tarball(t, entry{name: "/a.rego", text: allowed}, entry{name: "a.rego", text: allowed}), want: `the bundle has two files of the name "a.rego": build it anew`},
 		"short": {answer: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Length", "100000")
 			_, _ = w.Write(whole)
-		}, want: fmt.Sprintf("the download ended after %d of 100000 bytes", len(whole))},
+		}, want: fmt.Sprintf("the bundle ends after %d bytes, before its Content-Length of 100000", len(whole))},
 		"redirect": {answer: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL+"/latest/meta-data", http.StatusFound)
-		}, want: "a redirect from " + s.URL + " to " + other.URL + " is refused; configure the service's own URL"},
+		}, want: "the server redirects to " + other.URL + ": only the configured host is followed; configure the service's new URL"},
 		"drip": {answer: func(w http.ResponseWriter, r *http.Request) {
 			for _, b := range whole {
 				_, _ = w.Write([]byte{b})
@@ -121,8 +121,8 @@ func TestManyEntriesAreRefused(t *testing.T) {
 	for i := range maxFiles + 1 {
 		crowd = append(crowd, entry{name: fmt.Sprintf("/f%d", i)})
 	}
-	_, err := unpack(tarball(t, crowd...), 64<<20, time.Now())
-	if err == nil || err.Error() != "the bundle has more than 10000 entries" {
+	_, err := unpack(tarball(t, crowd...), bounds{total: 64 << 20}, time.Now())
+	if err == nil || err.Error() != "the bundle has more than 10000 entries, the most that are taken" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -131,9 +131,9 @@ func TestABombIsNotUnpacked(t *testing.T) {
 	raw := bomb(t, 256<<20)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := unpack(raw, 64<<20, time.Now())
+	_, err := unpack(raw, bounds{file: 64 << 20, total: 256 << 20}, time.Now())
 	runtime.ReadMemStats(&after)
-	if err == nil || !strings.Contains(err.Error(), "has 268435456 bytes, more than 67108864") {
+	if err == nil || !strings.Contains(err.Error(), "has 268435456 bytes, which exceeds size_limit_bytes, 67108864") {
 		t.Errorf("got %v", err)
 	}
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {

@@ -46,11 +46,11 @@ type Candidate struct {
 // Options are a Plane's settings.
 type Options struct {
 	Config       []byte            // OPA's configuration, JSON
-	Version      string            // ours, as the label "regogate"; "version" is OPA's
+	Version      string            // ours, as the label regogate_version; version is OPA's
 	Labels       map[string]string // added to the configuration's; those win
 	Log          *slog.Logger
 	Capabilities *ast.Capabilities // what a discovery bundle may call; nil: no network, no environment
-	MaxBundle    int64             // bytes of a bundle, packed and unpacked, where it has no size_limit_bytes; 0: 64 MiB
+	MaxBundle    int64             // bytes of a bundle and of each file in it, where it has no size_limit_bytes; all files may have four times that; 0: DefaultMaxBundle
 	Download     time.Duration     // from a bundle's headers to its last byte; 0: one minute
 	// Judge is asked about each candidate before it is committed, one at a time.
 	// An error refuses it: its text is the reason in the bundle's status, and all

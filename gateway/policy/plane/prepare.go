@@ -88,7 +88,7 @@ func (p *Plane) prepare(doc map[string]any) (*settings, error) {
 		labels[k] = v
 	}
 	if p.o.Version != "" {
-		labels["regogate"] = p.o.Version
+		labels["regogate_version"] = p.o.Version
 	}
 	maps.Copy(labels, section(doc, "labels"))
 	doc["labels"] = labels

@@ -95,7 +95,7 @@ func TestWithKeysOnlyWhatIsSignedActivates(t *testing.T) {
 		"extra":       {tarball(t, append(signed(), entry{name: "/b.rego", text: "package mcp.b"})...), "file b.rego not included in bundle signature"},
 		"missing":     {tarball(t, missing...), "file(s) [data.json] specified in bundle signatures but not found in the target bundle"},
 		"alg none":    {tarball(t, none...), "failed to verify JWT signature"},
-		"expired":     {pack(t, "two", []string{"mcp"}, files, bundle.NewSigningConfig(private, "ES256", claims(t, `{"exp": 1000}`))), "the bundle's signature expired at 1970-01-01T00:16:40Z: sign it again"},
+		"expired":     {pack(t, "two", []string{"mcp"}, files, bundle.NewSigningConfig(private, "ES256", claims(t, `{"exp": 1000}`))), "the signature expired at 1970-01-01T00:16:40Z: sign the bundle anew"},
 		"not yet":     {pack(t, "two", []string{"mcp"}, files, bundle.NewSigningConfig(private, "ES256", claims(t, `{"nbf": 99999999999}`))), "the bundle's signature is valid only from 5138-11-16"},
 	} {
 		s.put("authz", good{etag: `"bad"`, raw: c.raw})
@@ -171,9 +171,9 @@ func TestADamagedCopyIsSetAside(t *testing.T) {
 		raw  []byte
 		want string
 	}{
-		"truncated": {whole[:len(whole)-20], "the persisted copy is refused: the bundle is cut off: its archive ends too early"},
-		"empty":     {nil, `the persisted copy is refused: not a bundle: it is no gzip archive but begins with ""`},
-		"flipped":   {broken, "the persisted copy is refused: the bundle's archive is damaged"},
+		"truncated": {whole[:len(whole)-20], "the persisted copy is refused: the bundle is cut off in the middle"},
+		"empty":     {nil, "the persisted copy is refused: is empty: want a bundle"},
+		"flipped":   {broken, "the persisted copy is refused: the bundle cannot be taken: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
