@@ -1,315 +1,247 @@
-// Package plane embeds OPA's management plane: bundles with their signatures,
-// persistence and long polling, discovery, status and the upload of decision
-// logs, configured as OPA documents it. It distributes and decides nothing: what
-// bundles would bring into force is put to a judge before it is committed. What
-// the judge refuses is therefore not kept, not persisted, reported as the
-// bundle's error, and asked for again even if its server calls it unchanged.
+// Package plane runs OPA's own distribution of policy: bundles, discovery,
+// signatures, persistence, status and the decision-log service. What may come
+// into force is not OPA's to say: every candidate is put to Options.Judge first.
 package plane
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/open-policy-agent/opa/v1/ast"
-	"github.com/open-policy-agent/opa/v1/config"
 	"github.com/open-policy-agent/opa/v1/hooks"
 	"github.com/open-policy-agent/opa/v1/plugins"
 	"github.com/open-policy-agent/opa/v1/plugins/bundle"
 	"github.com/open-policy-agent/opa/v1/plugins/discovery"
 	"github.com/open-policy-agent/opa/v1/plugins/logs"
 	"github.com/open-policy-agent/opa/v1/server"
-	"github.com/open-policy-agent/opa/v1/tracing"
 )
 
-// DefaultMaxBundle is the largest bundle that is taken, in bytes as they are sent.
-const DefaultMaxBundle = 64 << 20
+// Module is one Rego file of a candidate.
+type Module struct {
+	Bundle string // the bundle's configured name
+	Path   string // inside the bundle, without a leading slash
+	Raw    []byte
+}
 
-// stopping bounds how long the plugins have to upload what they hold.
-const stopping = 10 * time.Second
-
-// Candidate is what would be in force if an activation were committed.
+// Candidate is everything that would be active after one activation. It is a
+// private copy: the judge may keep and change it.
 type Candidate struct {
-	Modules []Module   // sorted by bundle and path
-	Data    ast.Object // the judge's own; without what OPA keeps of the bundles
-	// Bundles names all that would be active, with the revision in the manifest.
+	Modules []Module // sorted by bundle and path
+	// Data is every document of every bundle, without what OPA itself keeps
+	// below data.system.
+	Data ast.Object
+	// Bundles has the revision of each bundle that would be active.
 	Bundles map[string]string
 	// Complete says that every configured bundle is among them.
 	Complete bool
 }
 
-// Module is one Rego file of a bundle.
-type Module struct {
-	Bundle, Path string // as configured, and inside the bundle
-	Raw          []byte
-}
-
-// Judge is asked about each candidate, one after the other. Its error refuses
-// the candidate and is told as the bundle's problem. Otherwise commit, which may
-// be nil, is called when the candidate has been committed, and before the next is
-// put.
-type Judge func(context.Context, *Candidate) (commit func(), err error)
-
-// Options say how to run a Plane.
+// Options are a Plane's settings.
 type Options struct {
-	Config    []byte            // OPA's configuration, JSON; Check must have passed it
-	Version   string            // of this program, for the services
-	Labels    map[string]string // beside those of the configuration, which win
-	Log       *slog.Logger
-	Judge     Judge
-	MaxBundle int64 // bytes; 0 means DefaultMaxBundle
+	Config       []byte            // OPA's configuration, JSON
+	Version      string            // ours, as the label regogate_version; version is OPA's
+	Labels       map[string]string // added to the configuration's; those win
+	Log          *slog.Logger
+	Capabilities *ast.Capabilities // what a discovery bundle may call; nil: no network, no environment
+	MaxBundle    int64             // bytes of a bundle and of each file in it, where it has no size_limit_bytes; all files may have four times that; 0: DefaultMaxBundle
+	Download     time.Duration     // from a bundle's headers to its last byte; 0: one minute
+	// Judge is asked about each candidate before it is committed, one at a time.
+	// An error refuses it: its text is the reason in the bundle's status, and all
+	// stays as it was. After the commit the returned function, which may be nil,
+	// is called before anything else is judged. A panic refuses.
+	Judge func(context.Context, *Candidate) (commit func(), err error)
 }
 
-// Plane runs OPA's plugins. It is safe for concurrent use.
-type Plane struct {
-	options Options
-	store   *judgedStore
-	changed chan struct{}
-	manager atomic.Pointer[plugins.Manager]
-
-	mu         sync.Mutex
-	configured []string // bundles, sorted
-	bundles    map[string]*BundleStatus
-	ended      bool
-}
-
-// BundleStatus is how one bundle fares.
+// BundleStatus is the state of one configured bundle.
 type BundleStatus struct {
 	Name     string
-	Revision string    // of what is active, as its manifest says
-	Since    time.Time // zero while nothing is active
-	Problem  string    // why the newest is not, one line; "" when it is
-	FromDisk bool      // what is active was persisted, and the server has not been heard of since
+	Revision string    // of what is active
+	Since    time.Time // of the activation; zero while none is active
+	Problem  string    // what went wrong last, "" when nothing did since the last success
+	FromDisk bool      // the persisted copy is active and the server has not confirmed it yet
 }
 
-// Status is how the bundles fare, sorted by name.
+// Status is the state of a Plane.
 type Status struct {
-	Bundles []BundleStatus
-	Ready   bool // every configured bundle is active, and there is one
+	Bundles []BundleStatus // sorted by name
+	Problem string         // of discovery, "" when there is none
+	// Ready says that every configured bundle is active and that discovery, where
+	// it is configured, has succeeded once. Without bundles there is nothing to
+	// wait for.
+	Ready bool
 }
 
-// New sets a plane up; nothing is reached before Run. It fails as Check does.
+// Plane is the embedded plugin manager. Its methods may be called concurrently.
+type Plane struct {
+	o       Options
+	id      string
+	log     logger
+	store   *store
+	wire    *wire
+	manager *plugins.Manager
+	bundles *bundle.Plugin // nil without bundles and discovery
+	hint    chan struct{}
+
+	mu         sync.Mutex
+	sources    map[string]*source
+	discover   *source
+	tracked    map[string]*tracked
+	turn       uint64 // counts what came into force
+	left       string // why a deactivation was refused
+	discovered bool   // discovery has succeeded once
+	lost       string // what is wrong with discovery
+}
+
+// New prepares a plane. Nothing is reached before Run, which has to be called to
+// let go of what New made. An error says what is wrong with the configuration.
 func New(o Options) (*Plane, error) {
-	if err := Check(o.Config); err != nil {
+	doc, err := parse(o.Config)
+	if err == nil {
+		err = errors.Join(check(doc)...)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if o.MaxBundle == 0 {
-		o.MaxBundle = DefaultMaxBundle
+	o.MaxBundle = cmp.Or(o.MaxBundle, DefaultMaxBundle)
+	o.Download = cmp.Or(o.Download, time.Minute)
+	if o.Capabilities == nil {
+		o.Capabilities = offline()
 	}
-	p := &Plane{options: o, changed: make(chan struct{}, 1), bundles: map[string]*BundleStatus{}}
-	p.store = newStore(p)
+	p := &Plane{
+		o: o, id: cmp.Or(str(section(doc, "labels"), "id"), uuid.NewString()), log: logger{out: o.Log}, store: newStore(),
+		hint: make(chan struct{}, 1), sources: map[string]*source{}, tracked: map[string]*tracked{},
+	}
+	p.store.before = p.before
+	p.wire = &wire{p: p, services: map[string]*service{}}
+	s, err := p.prepare(doc)
+	if err != nil {
+		return nil, err
+	}
+	p.take(s)
+	p.manager, err = plugins.New(s.raw, p.id, p.store,
+		plugins.Logger(p.log), plugins.ConsoleLogger(logger{out: o.Log, whole: true}),
+		plugins.WithParserOptions(ast.ParserOptions{RegoVersion: ast.RegoV1}),
+		plugins.WithHooks(hooks.New(p.store)), plugins.WithEnableVersionCheck(false))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.register(); err != nil {
+		p.manager.Stop(context.Background())
+		return nil, err
+	}
 	return p, nil
 }
 
-// Changed is a hint for one receiver: a value means that Status may have changed.
-func (p *Plane) Changed() <-chan struct{} { return p.changed }
+// register hands the manager its plugins. The bundle plugin is ours to make:
+// it has to be there, and be listened to, before discovery finds bundles.
+func (p *Plane) register() error {
+	p.manager.Register(client, p.wire)
+	conf := p.manager.GetConfig()
+	raw := []byte(conf.Bundles)
+	if raw == nil {
+		raw = []byte("{}")
+	}
+	parsed, err := bundle.NewConfigBuilder().WithBytes(raw).WithServices(p.manager.Services()).WithKeyConfigs(p.manager.PublicKeys()).Parse()
+	if err != nil {
+		return err
+	}
+	if len(parsed.Bundles) > 0 || p.discover != nil {
+		p.bundles = bundle.New(parsed, p.manager)
+		p.manager.Register(bundle.Name, p.bundles)
+		p.bundles.Register(client, p.heard)
+	}
+	d, err := discovery.New(p.manager, discovery.Hooks(hooks.New(&discovered{p})))
+	if err != nil {
+		return err
+	}
+	d.RegisterListener(client, p.heardDiscovery)
+	p.manager.Register(discovery.Name, d)
+	return nil
+}
 
-// Status is the caller's.
+// offline are OPA's capabilities without the network and the environment.
+func offline() *ast.Capabilities {
+	c := ast.CapabilitiesForThisVersion()
+	c.Builtins = slices.DeleteFunc(c.Builtins, func(b *ast.Builtin) bool {
+		return b.Name == ast.HTTPSend.Name || b.Name == ast.NetLookupIPAddr.Name || b.Name == ast.OPARuntime.Name
+	})
+	c.AllowNet = []string{}
+	return c
+}
+
+// Run starts the plugins and returns when ctx is done and they have stopped,
+// which they are given ten seconds for. It must be called once. The error says
+// which plugin did not start.
+func (p *Plane) Run(ctx context.Context) error {
+	err := p.manager.Init(ctx)
+	if err == nil {
+		p.seed(ctx)
+		err = p.manager.Start(ctx)
+	}
+	if err == nil {
+		<-ctx.Done()
+	}
+	const bound = 10 * time.Second
+	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
+	defer cancel()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		p.manager.Stop(stopping)
+	}()
+	select {
+	case <-stopped:
+	case <-time.After(bound + time.Second):
+		p.log.Error("OPA's plugins did not stop within %s", bound)
+	}
+	p.wire.close()
+	return err
+}
+
+// Status returns the state as of now.
 func (p *Plane) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := Status{Ready: len(p.configured) > 0}
-	for _, name := range p.configured {
-		b := p.bundle(name)
-		s.Bundles = append(s.Bundles, *b)
-		s.Ready = s.Ready && !b.Since.IsZero()
+	s := Status{Ready: p.discover == nil || p.discovered, Problem: p.lost}
+	if s.Problem == "" {
+		s.Problem = p.left
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.tracked)) {
+		t := p.tracked[name]
+		if !t.wanted {
+			continue
+		}
+		s.Bundles = append(s.Bundles, BundleStatus{Name: name, Revision: t.active.revision, Since: t.active.since, Problem: t.problem, FromDisk: t.active.disk})
+		s.Ready = s.Ready && !t.active.since.IsZero()
 	}
 	return s
 }
 
-// bundle is called with the lock held.
-func (p *Plane) bundle(name string) *BundleStatus {
-	if p.bundles[name] == nil {
-		p.bundles[name] = &BundleStatus{Name: name}
-	}
-	return p.bundles[name]
-}
+// Changed is sent to when Status may have changed; hints are merged.
+func (p *Plane) Changed() <-chan struct{} { return p.hint }
 
-func (p *Plane) notify() {
+func (p *Plane) hinted() {
 	select {
-	case p.changed <- struct{}{}:
+	case p.hint <- struct{}{}:
 	default:
 	}
 }
 
-// Run starts the plugins and returns nil when ctx is done and they have stopped,
-// which takes no longer than they are given to upload what they hold.
-func (p *Plane) Run(ctx context.Context) error {
-	registerTransport()
-	own := hooks.New(p)
-	m, err := plugins.New(p.options.Config, uuid.NewString(), p.store,
-		plugins.Logger(logger{log: p.options.Log}),
-		plugins.ConsoleLogger(logger{log: p.options.Log}),
-		plugins.WithHooks(own),
-		plugins.WithParserOptions(ast.ParserOptions{RegoVersion: ast.RegoV1}),
-		plugins.WithDistributedTracingOpts(tracing.NewOptions(guarded{limit: p.options.MaxBundle, polls: &polls{last: map[string]poll{}}})),
-		plugins.GracefulShutdownPeriod(int(stopping/time.Second)))
-	if err != nil {
-		return fmt.Errorf("set up OPA's plugins: %w", err)
-	}
-	defer func() {
-		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopping)
-		defer cancel()
-		m.Stop(stop)
-	}()
-	if err := m.Init(ctx); err != nil {
-		return fmt.Errorf("set up OPA's store: %w", err)
-	}
-	d, err := discovery.New(m, discovery.Hooks(own))
-	if err != nil {
-		return fmt.Errorf("set up OPA's plugins: %w", err)
-	}
-	m.Register(discovery.Name, d)
-	p.listen(m)
-	if err := m.Start(ctx); err != nil {
-		return fmt.Errorf("start OPA's plugins: %w", err)
-	}
-	p.manager.Store(m)
-	defer p.manager.Store(nil)
-	every := time.NewTicker(200 * time.Millisecond)
-	defer every.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			p.mu.Lock()
-			p.ended = true
-			p.mu.Unlock()
-			return nil
-		case <-every.C: // discovery may have brought the plugin along
-			p.listen(m)
-		}
-	}
-}
+// Decisions is OPA's decision-log plugin, nil where the configuration has none.
+// With discovery it is there only once Run has started it.
+func (p *Plane) Decisions() *logs.Plugin { return logs.Lookup(p.manager) }
 
-var errNotRunning = errors.New("OPA's decision log is not running")
-
-// Log hands an event to OPA's decision log plugin, as far as the configuration
-// has one.
+// Log hands an event to OPA's decision-log plugin, where there is one.
 func (p *Plane) Log(ctx context.Context, event *server.Info) error {
-	m := p.manager.Load()
-	if m == nil {
-		return errNotRunning
-	}
-	if plugin := logs.Lookup(m); plugin != nil {
+	if plugin := p.Decisions(); plugin != nil {
 		return plugin.Log(ctx, event)
 	}
 	return nil
-}
-
-// listen hears of how the bundles fare; registering again changes nothing.
-func (p *Plane) listen(m *plugins.Manager) {
-	if plugin := bundle.Lookup(m); plugin != nil {
-		plugin.RegisterBulkListener(p, p.heard)
-	}
-}
-
-func (p *Plane) heard(all map[string]*bundle.Status) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.ended {
-		return // what stopping cuts off is no problem of the bundles
-	}
-	for name, s := range all {
-		b := p.bundle(name)
-		text := problem(s)
-		if text != b.Problem {
-			p.tell(name, text, b)
-		}
-		b.Problem = text
-		if !s.LastSuccessfulRequest.IsZero() && b.Problem == "" {
-			b.FromDisk = false
-		}
-	}
-	p.notify()
-}
-
-// tell says once what is wrong with a bundle, and that it is mended. OPA says it
-// at each try.
-func (p *Plane) tell(name, problem string, b *BundleStatus) {
-	if problem == "" {
-		p.options.Log.Info("bundle is in order again", "bundle", name, "bundle_revision", b.Revision)
-		return
-	}
-	p.options.Log.Error("bundle refused or not to be had: what is active stays", "bundle", name, "problem", problem, "bundle_revision", b.Revision)
-}
-
-// problem is the error of a status in one line.
-func problem(s *bundle.Status) string {
-	text := s.Message
-	for _, err := range s.Errors {
-		text += "; " + err.Error()
-	}
-	return strings.ToValidUTF8(strings.Join(strings.Fields(text), " "), "\uFFFD") // it may quote the bundle
-}
-
-// committed notes which bundles are active now.
-func (p *Plane) committed(active map[string]string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for name, revision := range active {
-		b := p.bundle(name)
-		if b.Since.IsZero() {
-			b.FromDisk = p.manager.Load() == nil
-		}
-		if b.Since.IsZero() || b.Revision != revision {
-			b.Revision, b.Since = revision, time.Now()
-		}
-	}
-	for name, b := range p.bundles {
-		if _, ok := active[name]; !ok {
-			b.Revision, b.Since = "", time.Time{}
-		}
-	}
-	p.notify()
-}
-
-// complete reports whether every configured bundle is among these.
-func (p *Plane) complete(active map[string]string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, name := range p.configured {
-		if _, ok := active[name]; !ok {
-			return false
-		}
-	}
-	return len(p.configured) > 0
-}
-
-// OnConfig implements hooks.ConfigHook.
-func (p *Plane) OnConfig(_ context.Context, c *config.Config) (*config.Config, error) {
-	return p.adopt(c)
-}
-
-// OnConfigDiscovery implements hooks.ConfigDiscoveryHook: what is discovered is
-// held to the same rules as the file.
-func (p *Plane) OnConfigDiscovery(_ context.Context, c *config.Config) (*config.Config, error) {
-	return p.adopt(c)
-}
-
-// adopt fills in our defaults and notes which bundles there are to be.
-func (p *Plane) adopt(c *config.Config) (*config.Config, error) {
-	names, err := strengthen(c, p.options.MaxBundle)
-	if err != nil {
-		return nil, err
-	}
-	labels := map[string]string{}
-	maps.Copy(labels, p.options.Labels)
-	maps.Copy(labels, c.Labels)
-	if p.options.Version != "" {
-		labels["regogate_version"] = p.options.Version
-	}
-	c.Labels = labels
-	p.mu.Lock()
-	p.configured = slices.Sorted(slices.Values(names))
-	p.mu.Unlock()
-	p.notify()
-	return c, nil
 }
