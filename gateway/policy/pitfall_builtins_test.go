@@ -21,10 +21,10 @@ allow if not _over
 _over if to_number(input.claims.level) > 3
 `
 	const in = `{"claims": {"level": "abc"}}`
-	if got := plain(t, in, rego.Module("authz.rego", entryModule(text))); got != "true" {
+	if got := plain(t, in, true, rego.Module("authz.rego", entryModule(text))); got != "true" {
 		t.Errorf("OPA by default answers %s: it failed open before", got)
 	}
-	if got := plain(t, in, rego.Module("authz.rego", entryModule(text)), rego.StrictBuiltinErrors(true)); got != "error" {
+	if got := plain(t, in, true, rego.Module("authz.rego", entryModule(text)), rego.StrictBuiltinErrors(true)); got != "error" {
 		t.Errorf("OPA with strict errors answers %s", got)
 	}
 	const want = "false policy_error: authz.rego:7: eval_builtin_error: to_number"
