@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/regogate/regogate/gateway"
-	"github.com/regogate/regogate/gateway/policy/decisionlog"
 	"github.com/regogate/regogate/policies"
 	"github.com/regogate/regogate/registry/catalogue"
 	"github.com/regogate/regogate/registry/strictyaml"
@@ -41,16 +40,13 @@ func (w *world) startGateway(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	records := &bookkeeper{w.journal, decisions}
+	records := &bookkeeper{decisions, w.journal}
 	g, err := gateway.New(ctx, c, gateway.Options{
 		Version: "cases", Log: w.journal.logger(), Policies: policies.FS, Catalogue: catalogue.FS, Records: records,
 	})
 	if err != nil {
 		records.close()
 		return errors.Join(err, l.Close())
-	}
-	if p := g.DecisionPlugin(); p != nil {
-		decisions.Attach("opa", decisionlog.NewService(p))
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w.gate = &gate{addr: c.Listen, cancel: cancel, ended: make(chan error, 1), log: records}

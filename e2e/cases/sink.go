@@ -45,29 +45,26 @@ func (w *world) collect(opa map[string]any) map[string]any {
 // bookkeeper gives records to the journal and to the decision log that the
 // configuration asks for.
 type bookkeeper struct {
+	*gateway.Decisions
 	journal *journal
-	log     *gateway.Decisions
 }
 
 // Record implements decisionlog.Recorder.
 func (r *bookkeeper) Record(record *decisionlog.Record) bool {
-	kept := r.log.Record(record)
+	kept := r.Decisions.Record(record)
 	return r.journal.Record(record) && kept
 }
 
-// Reserve implements decisionlog.Recorder.
-func (r *bookkeeper) Reserve() (release func(), ok bool) { return r.log.Reserve() }
-
-// Flush waits for the decision log.
+// Flush waits for both.
 func (r *bookkeeper) Flush(ctx context.Context) error {
-	return errors.Join(r.log.Flush(ctx), r.journal.decisions.Flush(ctx))
+	return errors.Join(r.Decisions.Flush(ctx), r.journal.decisions.Flush(ctx))
 }
 
 // close ends the decision log; what it cannot be rid of is lost.
 func (r *bookkeeper) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
-	if err := r.log.Close(ctx); err != nil {
+	if err := r.Decisions.Close(ctx); err != nil {
 		r.journal.logger().Warn("the decision log did not end well", "error", err)
 	}
 }

@@ -3,6 +3,7 @@ package reload_test
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/regogate/regogate/gateway/policy"
 )
@@ -29,7 +30,7 @@ func TestBlowUp(t *testing.T) {
 }
 
 func blowUp(t *testing.T, condition string) {
-	r := start(t, options{long: true})
+	r := start(t, options{long: true, deadline: time.Second})
 	x := r.run(t, r.join(t, "a", false), r.join(t, "b", true), r.join(t, "slow", false))
 	greedy := []*client{r.join(t, "greedy", false), r.join(t, "greedy", true)}
 	p := publication(2)

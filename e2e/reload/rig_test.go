@@ -45,6 +45,7 @@ type options struct {
 	long     bool           // the server lets requests wait
 	first    func(r *rig)   // publishes what there is at the start; revision 1 where nil
 	unsigned bool           // nothing is signed
+	deadline time.Duration  // of one decision; a list has three; both are long where 0
 	opa      map[string]any // over the rest of policy.opa
 	wait     int            // of a long poll, in seconds; 10 where 0
 }
@@ -64,6 +65,8 @@ func start(t testing.TB, o options) *rig {
 		Log: slog.New(r.journal), Catalogue: catalogue(), Define: define,
 		Adjust: func(c *gateway.Config) {
 			c.Admin.Listen = "127.0.0.1:0"
+			// On a busy machine nothing else is to be late.
+			c.Policy.Deadline, c.Policy.ListDeadline = cmp.Or(o.deadline, liveness), cmp.Or(o.deadline*3, liveness)
 			c.Policy.OPA = r.config(t, o)
 		},
 	})
