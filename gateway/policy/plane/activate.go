@@ -171,7 +171,9 @@ func (p *Plane) try(ctx context.Context, set map[string]*version) (err error) {
 			t := p.of(name)
 			t.active, t.active.since = v.seen, time.Now()
 			if t.latest.digest == v.digest {
+				was := t.problem
 				t.refuse, t.pending, t.problem, t.own = nil, nil, "", ""
+				p.tell(name, was, t)
 			}
 		}
 		p.mu.Unlock()

@@ -133,6 +133,9 @@ func admit(h *tar.Header, seen map[string]bool, b bounds) error {
 	if strings.HasPrefix(h.Name, "//") || slices.Contains(strings.Split(h.Name, "/"), "..") {
 		return refuse("the bundle cannot be taken: %q leads out of the bundle", h.Name)
 	}
+	if h.Size > b.total {
+		return refuse("the bundle unpacks to more than %d bytes, the most that is taken", b.total)
+	}
 	if b.file > 0 && h.Size > b.file {
 		return refuse("the bundle's file %q has %d bytes, which exceeds size_limit_bytes, %d", h.Name, h.Size, b.file)
 	}

@@ -132,9 +132,11 @@ func (p *Plane) heard(s bundle.Status) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.tracked[s.Name]
-	if t == nil {
-		return
+	if t == nil || p.ended {
+		return // what stopping cuts off is no problem of the bundle
 	}
+	was := t.problem
+	defer func() { p.tell(s.Name, was, t) }()
 	if s.Code == "" {
 		t.problem, t.pending = "", nil
 		return
@@ -146,6 +148,18 @@ func (p *Plane) heard(s bundle.Status) {
 	if t.passed && t.refuse == nil {
 		// It is in force, but OPA's books are not in order: it has to see it again.
 		t.opa = ""
+	}
+}
+
+// tell logs once what is wrong with a bundle, and that it is mended; OPA says it
+// at each try.
+func (p *Plane) tell(name, was string, t *tracked) {
+	switch {
+	case t.problem == was:
+	case t.problem == "":
+		p.o.Log.Info("bundle is in order again", "bundle", name, "bundle_revision", t.active.revision)
+	default:
+		p.o.Log.Error("bundle refused or not to be had: what is active stays", "bundle", name, "problem", t.problem, "bundle_revision", t.active.revision)
 	}
 }
 

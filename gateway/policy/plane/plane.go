@@ -97,6 +97,7 @@ type Plane struct {
 	left       string // why a deactivation was refused
 	discovered bool   // discovery has succeeded once
 	lost       string // what is wrong with discovery
+	ended      bool   // Run is stopping the plugins
 }
 
 // New prepares a plane. Nothing is reached before Run, which has to be called to
@@ -188,6 +189,9 @@ func (p *Plane) Run(ctx context.Context) error {
 	if err == nil {
 		<-ctx.Done()
 	}
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
 	const bound = 10 * time.Second
 	stopping, cancel := context.WithTimeout(context.WithoutCancel(ctx), bound)
 	defer cancel()
