@@ -146,9 +146,18 @@ func (t *trip) RoundTrip(given *http.Request) (*http.Response, error) {
 	for first.Response != nil && first.Response.Request != nil {
 		first = first.Response.Request
 	}
+	url, held := first.URL.String(), wait(given)
+	limit := t.p.o.Download
+	if held > 0 { // OPA itself waits for the answer to a long poll for ever
+		limit = held + grace
+		if err := t.p.pace.pause(given.Context(), url); err != nil {
+			return nil, err
+		}
+	}
+	asked := time.Now()
 	ctx, cancel := context.WithCancelCause(given.Context())
 	defer cancel(nil)
-	patience := time.AfterFunc(t.p.o.Download+wait(given), func() {
+	patience := time.AfterFunc(limit, func() {
 		cancel(errors.New("the service took too long to answer"))
 	})
 	defer patience.Stop()
@@ -156,7 +165,7 @@ func (t *trip) RoundTrip(given *http.Request) (*http.Response, error) {
 	r.Response = nil // a redirect stays with the service, so it is signed like any request
 	var src *source
 	if r.Method == http.MethodGet {
-		if src = t.p.sourceOf(t.name, first.URL.String()); src == nil {
+		if src = t.p.sourceOf(t.name, url); src == nil {
 			return nil, errors.New("this bundle is not configured any more")
 		}
 		t.p.ask(src, r)
@@ -169,11 +178,17 @@ func (t *trip) RoundTrip(given *http.Request) (*http.Response, error) {
 		return nil, because(ctx, err)
 	}
 	patience.Reset(t.p.o.Download)
-	return t.received(ctx, given, r, resp, src), nil
+	resp, raw := t.received(ctx, given, r, resp, src)
+	if _, failed := resp.Body.(failing); failed {
+		asked = time.Time{} // OPA takes its time by itself, and what is mended is to be had soon
+	}
+	t.p.pace.note(url, asked, raw)
+	return resp, nil
 }
 
-// received replaces the answer's body by one that is wholly read.
-func (t *trip) received(ctx context.Context, given, sent *http.Request, resp *http.Response, src *source) *http.Response {
+// received replaces the answer's body by one that is wholly read, and returns what
+// was read of a bundle.
+func (t *trip) received(ctx context.Context, given, sent *http.Request, resp *http.Response, src *source) (_ *http.Response, read []byte) {
 	defer resp.Body.Close()
 	bundle := src != nil && resp.StatusCode == http.StatusOK
 	limit := int64(maxRefusal)
@@ -199,6 +214,7 @@ func (t *trip) received(ctx context.Context, given, sent *http.Request, resp *ht
 		err = fmt.Errorf("the answer is no bundle (Content-Type %q): want a gzipped tar archive; is this the bundle's URL, and is it open to this service?",
 			resp.Header.Get("Content-Type"))
 	default:
+		read = raw
 		var same bool
 		same, err = t.p.offer(ctx, src, raw, resp.Header.Get("ETag"), false)
 		if same {
@@ -216,7 +232,7 @@ func (t *trip) received(ctx context.Context, given, sent *http.Request, resp *ht
 		resp.StatusCode, resp.Status = http.StatusOK, "200 OK"
 		resp.Body, resp.ContentLength = failing{err}, -1
 	}
-	return resp
+	return resp, read
 }
 
 type failing struct{ err error }

@@ -80,6 +80,7 @@ type Status struct {
 
 // Plane is the embedded plugin manager. Its methods may be called concurrently.
 type Plane struct {
+	pace    pace
 	o       Options
 	id      string
 	log     logger
