@@ -25,23 +25,8 @@ func (p *player) act(ctx context.Context, a *Action) error {
 			return err
 		}
 	}
-	if a.Bundle != "" || a.Depot != "" {
-		if err := p.actDepot(a); err != nil {
-			return err
-		}
-	}
-	if a.Sink != "" {
-		if p.sink == nil || !knownMode(a.Sink) {
-			return fmt.Errorf("sink: there is none, or %q is no mode", a.Sink)
-		}
-		if err := p.sink.turn(a.Sink, ""); err != nil {
-			return err
-		}
-	}
-	if a.Persisted != "" {
-		if err := p.damage(a.Bundle, a.Persisted); err != nil {
-			return err
-		}
+	if err := p.distribute(a); err != nil {
+		return err
 	}
 	if a.Reload != "" {
 		if err := p.reload(a.Reload); err != nil {
