@@ -15,13 +15,18 @@ func (p *player) act(ctx context.Context, a *Action) error {
 	if !knownMode(a.Mode) {
 		return fmt.Errorf("unknown mode %q", a.Mode)
 	}
-	if err := p.actAround(a); err != nil {
-		return err
-	}
-	if a.Persisted != "" {
-		if err := p.damage(a.Bundle, a.Persisted); err != nil {
+	if a.Backend != "" {
+		if err := p.actBackend(a); err != nil {
 			return err
 		}
+	}
+	if a.Issuer != "" {
+		if err := p.actIssuer(a); err != nil {
+			return err
+		}
+	}
+	if err := p.distribute(a); err != nil {
+		return err
 	}
 	if a.Reload != "" {
 		if err := p.reload(a.Reload); err != nil {
@@ -57,32 +62,6 @@ func (p *player) act(ctx context.Context, a *Action) error {
 		return p.gate.stop()
 	}
 	return fmt.Errorf("gateway: %q is none of drain, stop and restart", a.Gateway)
-}
-
-// actAround changes what the gateway deals with.
-func (p *player) actAround(a *Action) error {
-	if a.Backend != "" {
-		if err := p.actBackend(a); err != nil {
-			return err
-		}
-	}
-	if a.Issuer != "" {
-		if err := p.actIssuer(a); err != nil {
-			return err
-		}
-	}
-	if a.Bundle != "" || a.Depot != "" {
-		if err := p.actDepot(a); err != nil {
-			return err
-		}
-	}
-	switch {
-	case a.Sink == "":
-		return nil
-	case p.sink == nil, !knownMode(a.Sink):
-		return fmt.Errorf("sink: there is none, or %q is no mode", a.Sink)
-	}
-	return p.sink.turn(a.Sink, "")
 }
 
 func (p *player) actBackend(a *Action) error {

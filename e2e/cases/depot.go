@@ -100,6 +100,27 @@ func (w *world) distribution() (map[string]any, error) {
 
 func (w *world) persisted() string { return filepath.Join(w.dir, "persisted") }
 
+// distribute changes the depot, the sink and what the gateway keeps on disk.
+func (p *player) distribute(a *Action) error {
+	if a.Bundle != "" || a.Depot != "" {
+		if err := p.actDepot(a); err != nil {
+			return err
+		}
+	}
+	if a.Persisted != "" {
+		if err := p.damage(a.Bundle, a.Persisted); err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.Sink == "":
+		return nil
+	case p.sink == nil || !knownMode(a.Sink):
+		return fmt.Errorf("sink: there is none, or %q is no mode", a.Sink)
+	}
+	return p.sink.turn(a.Sink, "")
+}
+
 func (p *player) actDepot(a *Action) error {
 	if p.spec.Depot == nil {
 		return errors.New("the world has no depot")

@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"maps"
 	"os"
 	"strings"
 	"testing"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/e2e/depot"
 )
 
 // A case has to fail where the gateway refuses everything: then its benign twin
@@ -32,17 +35,14 @@ func TestBenignTwinsFailWhereAllIsRefused(t *testing.T) {
 
 // refused returns the benign part of a case under a policy that allows nothing.
 func refused(c *Case) *Case {
-	const nothing = "package mcp.authz\n\nallow := false\n"
-	out := &Case{ID: c.ID, World: c.World, Benign: impatient(c.Benign)}
-	out.World.Policy = nothing
+	out := &Case{ID: c.ID, World: refusing(c.World), Benign: impatient(c.Benign)}
 	for _, s := range c.Scenes {
 		if len(s.Benign) == 0 {
 			continue
 		}
 		s.Steps, s.Benign = nil, impatient(s.Benign)
 		if s.World != nil {
-			world := *s.World
-			world.Policy = nothing
+			world := refusing(*s.World)
 			s.World = &world
 		}
 		out.Scenes = append(out.Scenes, s)
@@ -50,9 +50,36 @@ func refused(c *Case) *Case {
 	return out
 }
 
+// nothing is a policy that allows nothing.
+const nothing = "package mcp.authz\n\nallow := false\n"
+
+func refusing(w World) World {
+	w.Policy = nothing
+	if w.Depot != nil {
+		d := *w.Depot
+		d.Bundles = maps.Clone(d.Bundles)
+		for name, p := range d.Bundles {
+			d.Bundles[name] = hollow(p)
+		}
+		w.Depot = &d
+	}
+	return w
+}
+
+// hollow is a publication of the policy that allows nothing.
+func hollow(p depot.Publication) depot.Publication {
+	p.Files = map[string]string{"mcp/authz/authz.rego": nothing}
+	return p
+}
+
 func impatient(steps []Step) (out []Step) {
 	for _, s := range steps {
 		s.Until = 0
+		if s.Do != nil && s.Do.Publish != nil {
+			do, what := *s.Do, hollow(*s.Do.Publish)
+			do.Publish = &what
+			s.Do = &do
+		}
 		out = append(out, s)
 	}
 	return out
