@@ -65,6 +65,9 @@ func (e *Engine) distribute(ctx context.Context) {
 func (e *Engine) describe(s *Status) {
 	now := e.plane.Status()
 	s.Bundles = now.Bundles
+	if now.Problem != "" {
+		s.Problems = append(s.Problems, Problem{Message: oneLine(now.Problem)})
+	}
 	for _, b := range now.Bundles {
 		switch {
 		case b.Problem != "":
