@@ -71,21 +71,21 @@ type entry struct {
 
 // Stats counts since the start.
 type Stats struct {
-	Dropped    int64 // records that found no room before they were encoded
-	Waiting    int64 // records to be encoded, now
-	MaskErrors int64 // events that could not be masked as the policy says
-	Sinks      []SinkStats
+	Dropped    int64       `json:"dropped"`     // records that found no room before they were encoded
+	Waiting    int64       `json:"waiting"`     // records to be encoded, now
+	MaskErrors int64       `json:"mask_errors"` // events that could not be masked as the policy says
+	Sinks      []SinkStats `json:"sinks"`
 }
 
 // SinkStats counts the lines of one sink since the start.
 type SinkStats struct {
-	Name    string
-	Written int64 // taken by the sink
-	Dropped int64 // lost: they found no room, or the sink would never take them
-	Waiting int64 // for the sink, now
-	Bytes   int64 // of those that wait
-	Failed  int64 // writes that failed and were tried again
-	Failing bool  // the last write failed
+	Name    string `json:"name"`
+	Written int64  `json:"written"` // taken by the sink
+	Dropped int64  `json:"dropped"` // lost: they found no room, or the sink would never take them
+	Waiting int64  `json:"waiting"` // for the sink, now
+	Bytes   int64  `json:"bytes"`   // of those that wait
+	Failed  int64  `json:"failed"`  // writes that failed and were tried again
+	Failing bool   `json:"failing"` // the last write failed
 }
 
 // New starts a Log without sinks, which takes every record and does nothing with
