@@ -17,6 +17,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -270,6 +272,8 @@ func TestGatewayTakesBundles(t *testing.T) {
 	at := t.TempDir()
 	k := keys(t)[0]
 	body := filepath.Join(at, "b.tar.gz")
+	server := httptest.NewServer(http.FileServer(http.Dir(at)))
+	t.Cleanup(server.Close) // once the parallel tests have ended
 	config := func(t testing.TB, public, scope string) string {
 		key, err := os.ReadFile(public)
 		if err != nil {
@@ -279,8 +283,9 @@ func TestGatewayTakesBundles(t *testing.T) {
 			"listen": "127.0.0.1:0", "auth": map[string]any{"insecure_anonymous": map[string]any{"claims": map[string]any{"sub": "a"}}},
 			"servers": map[string]any{},
 			"policy": map[string]any{"opa": map[string]any{
+				"services": map[string]any{"files": map[string]string{"url": server.URL}},
 				"bundles": map[string]any{"authz": map[string]any{
-					"resource": "file://" + body, "signing": map[string]string{"keyid": "prod", "scope": scope},
+					"service": "files", "resource": "b.tar.gz", "signing": map[string]string{"keyid": "prod", "scope": scope},
 				}},
 				"keys": map[string]any{"prod": map[string]string{"key": string(key), "algorithm": k.algorithm}},
 			}},
