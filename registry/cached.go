@@ -27,6 +27,7 @@ type Cached struct {
 	log    *slog.Logger
 
 	fills   singleflight.Group
+	last    atomic.Pointer[Catalogue]
 	down    atomic.Pointer[string] // why Redis cannot be used, or nil
 	changed chan struct{}
 	ctx     context.Context // ends with Close
@@ -40,8 +41,9 @@ type Cached struct {
 // value, so that replicas of two releases never read each other's.
 type keys struct{ prefix string }
 
-func (k keys) catalogue(digest string) string { return k.prefix + ":v2:catalogue:" + digest }
-func (k keys) changed() string                { return k.prefix + ":v2:changed" }
+func (k keys) index(digest string) string { return k.prefix + ":v3:index:" + digest }
+func (k keys) part(r reference) string    { return k.prefix + ":v3:server:" + r.Name + ":" + r.Digest }
+func (k keys) changed() string            { return k.prefix + ":v3:changed" }
 
 // NewCached returns the source behind the cache. Close closes both the source
 // and the client.
@@ -85,44 +87,108 @@ func (c *Cached) Load(ctx context.Context, head Head) (*Catalogue, error) {
 }
 
 func (c *Cached) load(ctx context.Context, head Head) (*Catalogue, error) {
-	cached, usable := c.get(ctx, head)
-	if cached != nil {
-		return cached, nil
+	cached, good, usable := c.get(ctx, head)
+	if cached == nil {
+		loaded, err := c.source.Load(ctx, head)
+		if err != nil {
+			return nil, err
+		}
+		if cached = loaded; usable {
+			c.put(ctx, loaded, good)
+		}
 	}
-	loaded, err := c.source.Load(ctx, head)
-	if err == nil && usable {
-		c.put(ctx, loaded)
-	}
-	return loaded, err
+	c.last.Store(cached)
+	return cached, nil
 }
 
-// get returns the cached catalogue or nil, and whether Redis answers at all.
-// While it is known not to, nobody waits for it; listen finds out when it does
-// again.
-func (c *Cached) get(ctx context.Context, head Head) (*Catalogue, bool) {
+// get returns the cached catalogue or nil, the parts of it that Redis has, and
+// whether Redis answers at all. While it is known not to, nobody waits for it;
+// listen finds out when it does again.
+func (c *Cached) get(ctx context.Context, head Head) (_ *Catalogue, good map[reference]bool, usable bool) {
 	if c.down.Load() != nil {
-		return nil, false
+		return nil, nil, false
 	}
-	key := c.keys.catalogue(head.Digest)
+	key := c.keys.index(head.Digest)
 	// A range rather than a get, so that a huge value is never read whole.
 	data, err := c.client.GetRange(ctx, key, 0, maxCatalogue).Bytes()
+	if err != nil || len(data) == 0 {
+		return nil, nil, c.missed(key, err)
+	}
+	i, err := decodeIndex(data, head)
+	if err != nil {
+		return nil, nil, c.reject(key, err)
+	}
+	parts, usable := c.parts(ctx, i)
+	good = make(map[reference]bool, len(parts))
+	list := make([]*part, 0, len(parts))
+	for _, ref := range i.Parts {
+		if p := parts[ref]; p != nil {
+			good[ref] = true
+			list = append(list, p)
+		}
+	}
+	if len(list) < len(i.Parts) {
+		return nil, good, usable
+	}
+	found, err := assemble(head, i, list)
+	if err != nil {
+		return nil, nil, c.reject(key, err)
+	}
+	c.hits.Add(1)
+	return found, good, true
+}
+
+// parts reads the parts of an index, save those that the catalogue loaded last
+// has as well.
+func (c *Cached) parts(ctx context.Context, i *index) (_ map[reference]*part, usable bool) {
+	found := make(map[reference]*part, len(i.Parts))
+	if last := c.last.Load(); last != nil {
+		for n, p := range last.split() {
+			found[last.parts[n]] = &p
+		}
+	}
+	asked := map[reference]*redis.StringCmd{}
+	pipe := c.client.Pipeline()
+	for _, ref := range i.Parts {
+		if found[ref] == nil {
+			asked[ref] = pipe.GetRange(ctx, c.keys.part(ref), 0, int64(ref.Size))
+		}
+	}
+	if len(asked) == 0 {
+		return found, true
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	usable = true
+	for ref, cmd := range asked {
+		key := c.keys.part(ref)
+		data, err := cmd.Bytes()
+		if err != nil || len(data) == 0 {
+			usable = c.missed(key, err) && usable
+			continue
+		}
+		p, err := decodePart(data, ref)
+		if err != nil {
+			c.reject(key, err)
+			continue
+		}
+		found[ref] = p
+	}
+	return found, usable
+}
+
+// missed counts a value that is not there or could not be had, and reports
+// whether Redis answers.
+func (c *Cached) missed(key string, err error) (usable bool) {
 	switch {
 	case err != nil && isReply(err):
-		return nil, c.reject(key, err)
+		return c.reject(key, err)
 	case err != nil:
 		c.failures.Add(1)
 		c.setDown(err)
-		return nil, false
-	case len(data) == 0:
-		c.misses.Add(1)
-		return nil, true
+		return false
 	}
-	found, err := decode(data, head)
-	if err != nil {
-		return nil, c.reject(key, err)
-	}
-	c.hits.Add(1)
-	return found, true
+	c.misses.Add(1)
+	return true
 }
 
 // reject raises the alarm about a value that no replica wrote.
@@ -136,28 +202,51 @@ func (c *Cached) reject(key string, err error) (usable bool) {
 // server's health.
 func isReply(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
 
-// put stores the catalogue under its digest and tells the other replicas. The
-// time to live is jittered so that replicas do not fill again all at once.
-func (c *Cached) put(ctx context.Context, loaded *Catalogue) {
-	data, err := encode(loaded)
-	if err == nil && digest(data) != loaded.Head.Digest {
-		err = errors.New("the source's digest is not that of its catalogue")
-	}
-	if err == nil && len(data) > maxCatalogue {
-		err = fmt.Errorf("the catalogue is larger than %d bytes", maxCatalogue)
-	}
+// put stores the parts that Redis does not have, and the index under its digest
+// when they are there, and tells the other replicas. The time to live is jittered
+// so that replicas do not fill again all at once.
+func (c *Cached) put(ctx context.Context, loaded *Catalogue, good map[reference]bool) {
+	err := c.store(ctx, loaded, good)
 	if err != nil {
-		c.log.Warn("the catalogue is not cached", "revision", loaded.Head.Revision, "error", err)
-		return
-	}
-	ttl := c.ttl + rand.N(c.ttl/10+1)
-	if err := c.client.Set(ctx, c.keys.catalogue(loaded.Head.Digest), data, ttl).Err(); err != nil {
 		c.failures.Add(1)
-		c.log.Warn("the catalogue cannot be stored in Redis", "revision", loaded.Head.Revision, "error", err)
+		c.log.Warn("the catalogue is not in Redis", "revision", loaded.Head.Revision, "error", err)
 		return
 	}
 	// A lost hint costs the others half a second, not more.
 	_ = c.client.Publish(ctx, c.keys.changed(), loaded.Head.Digest).Err()
+}
+
+func (c *Cached) store(ctx context.Context, loaded *Catalogue, good map[reference]bool) error {
+	encoded, err := loaded.index()
+	if err != nil {
+		return err
+	}
+	if digest(encoded) != loaded.Head.Digest {
+		return errors.New("the source's digest is not that of its catalogue")
+	}
+	ttl := c.ttl + rand.N(c.ttl/10+1)
+	size, pipe := len(encoded), c.client.Pipeline()
+	for n, p := range loaded.split() {
+		ref := loaded.parts[n]
+		if size += ref.Size; good[ref] {
+			pipe.Expire(ctx, c.keys.part(ref), ttl)
+			continue
+		}
+		data, err := encodePart(p)
+		if err != nil {
+			return err
+		}
+		pipe.Set(ctx, c.keys.part(ref), data, ttl)
+	}
+	if size > maxCatalogue {
+		return fmt.Errorf("it is larger than %d bytes", maxCatalogue)
+	}
+	if pipe.Len() > 0 {
+		if _, err := pipe.Exec(ctx); err != nil {
+			return err
+		}
+	}
+	return c.client.Set(ctx, c.keys.index(loaded.Head.Digest), encoded, ttl).Err()
 }
 
 // Changed hints at changes that the source or another replica saw.

@@ -202,7 +202,7 @@ func (f *File) read(names []string) (*Catalogue, []strictyaml.Problem, error) {
 	if len(found.problems) > 0 {
 		return nil, found.problems, nil
 	}
-	c, err := NewCatalogue("", found.servers, found.tools)
+	c, err := NewCatalogue("", found.catalogue())
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the catalogue %s: %w", f.name, err)
 	}

@@ -5,7 +5,11 @@
 // anything.
 package registry
 
-import "context"
+import (
+	"context"
+	"errors"
+	"time"
+)
 
 // Tool is what we say of one tool. Everything in it is trusted, unlike the
 // definition that the backend gives. The yaml tags are the keys of a catalogue
@@ -45,6 +49,18 @@ type Server struct {
 	Labels      map[string]string `yaml:"labels" json:"labels,omitempty"`           // anything else
 }
 
+// Quarantined is a tool, or a whole server, that is out of use for the time
+// being. A quarantine takes away and never grants: what is in it counts as not
+// registered. The yaml tags are the keys of a catalogue file, the json tags the
+// canonical encoding.
+type Quarantined struct {
+	Server string    `yaml:"server" json:"server"`
+	Tool   string    `yaml:"tool" json:"tool,omitempty"`  // "" is the server with all that it offers
+	Reason string    `yaml:"reason" json:"reason"`        // for people; never shown to agents
+	By     string    `yaml:"by" json:"by,omitempty"`      // who put it there
+	Since  time.Time `yaml:"since" json:"since,omitzero"` // whole seconds, UTC
+}
+
 // Head names the state of a source: two heads are equal only when the
 // catalogues are.
 type Head struct {
@@ -52,11 +68,19 @@ type Head struct {
 	Digest   string // SHA-256 of the canonical encoding of the catalogue, lower-case hex
 }
 
-// Catalogue is everything a source holds at one head.
+// Catalogue is everything a source holds at one head. NewCatalogue makes it.
 type Catalogue struct {
-	Head    Head
-	Servers []Server // sorted by name, no name occurs twice; those of tools may lack
-	Tools   []Tool   // sorted by server, then name; no pair occurs twice
+	Head       Head
+	Servers    []Server      // sorted by name, no name occurs twice; those of tools may lack
+	Tools      []Tool        // sorted by server, then name; no pair occurs twice
+	Quarantine []Quarantined // sorted likewise
+	// Signature is a JWS in compact form over Content; "" is not signed.
+	Signature string
+	// Content is the digest of servers and tools alone, which is what a
+	// signature covers: a quarantine must not wait for who holds the key.
+	Content string
+
+	parts []reference // of the canonical encoding
 }
 
 // Source is where attributes come from. Implementations are safe for
@@ -76,4 +100,39 @@ type Source interface {
 	Problems() []string
 	// Close releases what the source holds; no method is called after it.
 	Close() error
+}
+
+// Errors of a Store.
+var (
+	// ErrConflict says that the registry has moved on since its head was read.
+	ErrConflict = errors.New("the registry was changed by somebody else meanwhile; look again and repeat")
+	// ErrUnknown says that the registry has nothing of that name.
+	ErrUnknown = errors.New("not in the registry")
+	// ErrReadOnly says that the source cannot be written, and why.
+	ErrReadOnly = errors.New("the registry cannot be changed")
+)
+
+// Author is who changes a registry, for its history.
+type Author struct {
+	Name string // such as the login name
+	Note string // why
+}
+
+// Store is a source that can be changed. Every change is one revision, all or
+// nothing, and in the history where the source has one. Errors name what was
+// attempted on what.
+type Store interface {
+	Source
+	// Quarantine puts a tool or a server into quarantine; By and Since are the
+	// author's and now. What is in it already gets the new reason. The registry
+	// need not know the tool.
+	Quarantine(ctx context.Context, by Author, q Quarantined) (Head, error)
+	// Release ends a quarantine. ErrUnknown: there is none of exactly that name.
+	Release(ctx context.Context, by Author, server, tool string) (Head, error)
+	// Approve pins the definition of a registered tool by its digest and keeps the
+	// definition, which is canonical JSON of that digest. ErrUnknown: no such tool.
+	Approve(ctx context.Context, by Author, server, tool, sha256 string, definition []byte) (Head, error)
+	// Definition returns the definition that was approved with the digest.
+	// ErrUnknown: it was not kept. Who calls checks the digest.
+	Definition(ctx context.Context, server, tool, sha256 string) ([]byte, error)
 }

@@ -11,6 +11,7 @@ type Snapshot struct {
 	suggested []Tool
 	byName    map[toolKey]*Tool
 	servers   map[string]*Server
+	blocked   map[toolKey]*Quarantined
 }
 
 type toolKey struct{ server, name string }
@@ -21,6 +22,11 @@ func NewSnapshot(c *Catalogue, fetched time.Time) *Snapshot {
 	s := &Snapshot{
 		head: c.Head, fetched: fetched,
 		byName: make(map[toolKey]*Tool, len(c.Tools)), servers: make(map[string]*Server, len(c.Servers)),
+		blocked: make(map[toolKey]*Quarantined, len(c.Quarantine)),
+	}
+	for i := range c.Quarantine {
+		q := &c.Quarantine[i]
+		s.blocked[toolKey{q.Server, q.Tool}] = q
 	}
 	for i := range c.Servers {
 		s.servers[c.Servers[i].Name] = &c.Servers[i]
@@ -51,6 +57,17 @@ func (s *Snapshot) Lookup(server, tool string) (*Tool, bool) {
 func (s *Snapshot) Server(name string) (*Server, bool) {
 	server, ok := s.servers[name]
 	return server, ok
+}
+
+// Quarantined returns the quarantine that the tool is in: its server's, or else
+// its own. An empty tool asks about the server alone. What is in quarantine counts
+// as not registered, although Lookup and Server still find it.
+func (s *Snapshot) Quarantined(server, tool string) (*Quarantined, bool) {
+	if q, ok := s.blocked[toolKey{server, ""}]; ok {
+		return q, true
+	}
+	q, ok := s.blocked[toolKey{server, tool}]
+	return q, ok
 }
 
 // Tools returns the registered tools, sorted by server, then name.

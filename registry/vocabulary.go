@@ -39,7 +39,11 @@ const (
 	maxEnv         = 32
 	maxLabel       = 256
 	maxLabels      = 64
+	maxReason      = 500
+	maxSignature   = 16 << 10
 )
+
+const signatureAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
 
 // check returns what is wrong with what the tool says, paths beginning with the
 // given one.
@@ -50,10 +54,16 @@ func (t *Tool) check(path string) []strictyaml.Problem {
 	}
 	c := checker{path: path, problems: common.check(path)}
 	c.word("effect", t.Effect, Effects())
-	if t.SHA256 != "" && (len(t.SHA256) != 64 || strings.Trim(t.SHA256, "0123456789abcdef") != "") {
-		c.problem("sha256", "want 64 lower-case hexadecimal digits")
+	if t.SHA256 != "" && !validSHA256(t.SHA256) {
+		c.problem("sha256", sha256Rule)
 	}
 	return c.problems
+}
+
+const sha256Rule = "want 64 lower-case hexadecimal digits"
+
+func validSHA256(s string) bool {
+	return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == ""
 }
 
 // check returns what is wrong with what the server's entry says, paths
@@ -80,6 +90,23 @@ func (s *Server) check(path string) []strictyaml.Problem {
 		c.text(strictyaml.Field("labels", key), key, maxLabel)
 		c.text(strictyaml.Field("labels", key), value, maxLabel)
 	}
+	return c.problems
+}
+
+// check returns what is wrong with the entry, paths beginning with the given one.
+func (q *Quarantined) check(path string) []strictyaml.Problem {
+	c := checker{path: path}
+	if !ValidServer(q.Server) {
+		c.problem("server", "%s", ServerRule)
+	}
+	if q.Tool != "" && !ValidTool(q.Tool) {
+		c.problem("tool", "%s", ToolRule)
+	}
+	if q.Reason == "" {
+		c.problem("reason", "is missing; say why, in a line")
+	}
+	c.text("reason", q.Reason, maxReason)
+	c.text("by", q.By, maxOwner)
 	return c.problems
 }
 

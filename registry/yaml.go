@@ -14,6 +14,10 @@ import (
 type catalogueFile struct {
 	Version int                    `yaml:"version"`
 	Servers map[string]serverEntry `yaml:"servers"`
+	// Pins are digests of definitions by server and tool, for whoever keeps them
+	// apart from the tools' own entries.
+	Pins       map[string]map[string]string `yaml:"pins"`
+	Quarantine []Quarantined                `yaml:"quarantine"`
 }
 
 // serverEntry is one server: what it is, which its tools are too unless they say
@@ -46,10 +50,19 @@ func (s *Server) apply(t *Tool) {
 
 // reader collects what several files say and their problems.
 type reader struct {
-	servers  []Server
-	tools    []Tool
-	problems []strictyaml.Problem
-	seen     map[string]string // server to where it is
+	servers    []Server
+	tools      []Tool
+	quarantine []Quarantined
+	problems   []strictyaml.Problem
+	seen       map[string]string // what was there to where it is
+	pins       []pin
+}
+
+// pin is one of a file's pins.
+type pin struct {
+	tool   toolKey
+	sha256 string
+	at     strictyaml.Problem // its place
 }
 
 // readCatalogue reads the named files of fsys, each a whole document, into one
@@ -64,7 +77,13 @@ func readCatalogue(fsys fs.FS, dir string, names []string) (*reader, error) {
 		}
 		r.read(path.Join(dir, name), data)
 	}
+	r.pin()
 	return r, nil
+}
+
+// catalogue is what was read, as NewCatalogue takes it.
+func (r *reader) catalogue() Catalogue {
+	return Catalogue{Servers: r.servers, Tools: r.tools, Quarantine: r.quarantine}
 }
 
 func readFile(fsys fs.FS, name string) ([]byte, error) {
@@ -95,8 +114,59 @@ func (r *reader) read(file string, data []byte) {
 		r.seen[server] = fmt.Sprintf("%s:%d", file, pos.Line(where))
 		problems = append(problems, r.server(server, where, c.Servers[server])...)
 	}
+	problems = append(problems, r.quarantined(file, &c, pos)...)
 	pos.Locate(problems)
 	r.problems = append(r.problems, problems...)
+	r.collectPins(&c, pos)
+}
+
+func (r *reader) quarantined(file string, c *catalogueFile, pos *strictyaml.Positions) (problems []strictyaml.Problem) {
+	for i, q := range c.Quarantine {
+		where := strictyaml.Index("quarantine", i)
+		problems = append(problems, q.check(where)...)
+		name := fmt.Sprintf("quarantine %q %q", q.Server, q.Tool)
+		if first, twice := r.seen[name]; twice {
+			problems = append(problems, strictyaml.Problem{Path: where, Message: "is already in " + first})
+			continue
+		}
+		r.seen[name] = fmt.Sprintf("%s:%d", file, pos.Line(where))
+		r.quarantine = append(r.quarantine, q)
+	}
+	return problems
+}
+
+func (r *reader) collectPins(c *catalogueFile, pos *strictyaml.Positions) {
+	for _, server := range slices.Sorted(maps.Keys(c.Pins)) {
+		for _, tool := range slices.Sorted(maps.Keys(c.Pins[server])) {
+			at := []strictyaml.Problem{{Path: strictyaml.Field(strictyaml.Field("pins", server), tool)}}
+			pos.Locate(at)
+			r.pins = append(r.pins, pin{toolKey{server, tool}, c.Pins[server][tool], at[0]})
+		}
+	}
+}
+
+// pin gives the tools the digests that are kept apart from their entries, which
+// may be in a file that is read later.
+func (r *reader) pin() {
+	byName := map[toolKey]*Tool{}
+	for i := range r.tools {
+		byName[toolKey{r.tools[i].Server, r.tools[i].Name}] = &r.tools[i]
+	}
+	for _, p := range r.pins {
+		t := byName[p.tool]
+		switch {
+		case t == nil:
+			p.at.Message = "no server's entry has this tool; remove the pin, or add the tool"
+		case !validSHA256(p.sha256):
+			p.at.Message = sha256Rule
+		case t.SHA256 != "" && t.SHA256 != p.sha256:
+			p.at.Message = fmt.Sprintf("the tool is pinned to %.12s already; remove one of the two", t.SHA256)
+		default:
+			t.SHA256 = p.sha256
+			continue
+		}
+		r.problems = append(r.problems, p.at)
+	}
 }
 
 func (r *reader) server(name, where string, s serverEntry) []strictyaml.Problem {
