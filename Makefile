@@ -26,8 +26,8 @@ lint: ## gofmt, vet, staticcheck
 rego: build ## the shipped policies: format, strict check against the input schema, tests with full coverage
 	$(OPA) fmt --fail --diff policies
 	$(OPA) check --strict --schema gateway/policy/schema/input.json policies
-	$(OPA) test policies
-	$(OPA) test --coverage --threshold 100 policies >/dev/null
+	$(OPA) test --timeout 2m policies
+	$(OPA) test --timeout 2m --coverage --threshold 100 policies >/dev/null
 	@if command -v regal >/dev/null; then regal lint policies; else echo "regal is not on the PATH: its rules were not checked"; fi
 
 go: ## Go tests, with the race detector

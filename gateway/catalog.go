@@ -158,15 +158,16 @@ func (j *joiner) site(state upstream.Server) *site {
 func (j *joiner) join(list listing, defs []upstream.Definition) []*offer {
 	offers := make([]*offer, 0, len(defs))
 	for _, def := range defs {
-		var entry *registry.Tool
+		var known knowledge
 		if list == toolList {
-			entry, _ = j.snap.Lookup(j.server, def.Name)
+			known.entry, _ = j.snap.Lookup(j.server, def.Name)
+			_, known.quarantined = j.snap.Quarantined(j.server, def.Name)
 		}
-		if o := j.old.lists[list].byName[def.Name]; o != nil && o.same(def, entry, j.facts) {
+		if o := j.old.lists[list].byName[def.Name]; o != nil && o.same(def, known, j.facts) {
 			offers = append(offers, o)
 			continue
 		}
-		o, err := j.prepare(list, def, entry)
+		o, err := j.prepare(list, def, known)
 		if err != nil {
 			j.log.Warn("not offered", keyServer, j.server, keyKind, lists[list].kind, keyName, def.Name, keyError, err)
 			continue
@@ -179,10 +180,10 @@ func (j *joiner) join(list listing, defs []upstream.Definition) []*offer {
 	return offers
 }
 
-func (j *joiner) prepare(list listing, def upstream.Definition, entry *registry.Tool) (*offer, error) {
+func (j *joiner) prepare(list listing, def upstream.Definition, known knowledge) (*offer, error) {
 	switch list {
 	case toolList:
-		return prepareTool(j.config, j.server, def, entry, j.log)
+		return prepareTool(j.config, j.server, def, known, j.log)
 	case promptList:
 		return preparePrompt(j.server, def, j.facts)
 	}

@@ -57,8 +57,8 @@ type offer struct {
 	schema     *arguments.Schema     // that a tool's arguments must fit; nil where they are not looked at
 	definition upstream.Definition
 
-	entry *registry.Tool // of a tool; nil when it is not registered
-	facts policy.Facts   // of anything else: what the registry says of its server
+	knowledge              // of a tool
+	facts     policy.Facts // of anything else: what the registry says of its server
 }
 
 // mark is what a listed tool says of itself in our name.
@@ -102,16 +102,16 @@ var errName = errors.New(registry.ToolRule)
 
 // prepareTool fails for a definition that breaks a rule of the protocol which a
 // client or the policy relies on.
-func prepareTool(c *Config, server string, def upstream.Definition, entry *registry.Tool, log *slog.Logger) (*offer, error) {
+func prepareTool(c *Config, server string, def upstream.Definition, known knowledge, log *slog.Logger) (*offer, error) {
 	exposed, ok := registry.Exposed(server, def.Name)
 	if !ok {
 		return nil, errName
 	}
-	item, err := policy.NewItem(toolFacts(server, def.Name, exposed, def, entry))
+	item, err := policy.NewItem(toolFacts(server, exposed, def, known))
 	if err != nil {
 		return nil, err
 	}
-	o := &offer{list: toolList, server: server, name: def.Name, exposed: exposed, item: item, definition: def, entry: entry}
+	o := &offer{list: toolList, server: server, name: def.Name, exposed: exposed, item: item, definition: def, knowledge: known}
 	members, err := mcp.Members(def.Raw)
 	if err != nil {
 		return nil, err
@@ -187,33 +187,48 @@ func (o *offer) encode(marked bool) (err error) {
 }
 
 // same reports whether the offer is what it would be made into again.
-func (o *offer) same(def upstream.Definition, entry *registry.Tool, facts policy.Facts) bool {
+func (o *offer) same(def upstream.Definition, known knowledge, facts policy.Facts) bool {
 	if o.definition.SHA256 != def.SHA256 || !bytes.Equal(o.definition.Raw, def.Raw) {
 		return false
 	}
 	if o.list != toolList {
 		return reflect.DeepEqual(o.facts, facts)
 	}
-	return o.entry == entry || o.entry != nil && entry != nil && reflect.DeepEqual(o.entry, entry)
+	return o.quarantined == known.quarantined &&
+		(o.entry == known.entry || o.entry != nil && known.entry != nil && reflect.DeepEqual(o.entry, known.entry))
+}
+
+// knowledge is what the registry says of one tool.
+type knowledge struct {
+	entry       *registry.Tool // nil: none
+	quarantined bool
 }
 
 // toolFacts is what the policy is told of a tool. An entry that nobody
-// confirmed counts as none.
-func toolFacts(server, name, exposed string, def upstream.Definition, entry *registry.Tool) policy.Tool {
-	t := policy.Tool{Server: server, Name: name, ExposedName: exposed, Definition: said(def)}
+// confirmed, or that is in quarantine, counts as none.
+func toolFacts(server, exposed string, def upstream.Definition, known knowledge) policy.Tool {
+	t := policy.Tool{Server: server, Name: def.Name, ExposedName: exposed, Quarantined: known.quarantined, Definition: said(def)}
+	entry := known.entry
 	if entry == nil || entry.Suggested {
+		return t
+	}
+	t.Definition.Pinned = entry.SHA256 != ""
+	t.Definition.Drifted = t.Definition.Pinned && entry.SHA256 != def.SHA256
+	if known.quarantined {
 		return t
 	}
 	t.Registered = true
 	t.Attributes, t.Effect, t.Data, t.Reach = entry.Attributes, entry.Effect, entry.Data, entry.Reach
 	t.Env, t.Owner, t.Labels = entry.Env, entry.Owner, entry.Labels
-	t.Definition.Pinned = entry.SHA256 != ""
-	t.Definition.Drifted = t.Definition.Pinned && entry.SHA256 != def.SHA256
 	return t
 }
 
-// serverFacts is what the policy is told of a server.
+// serverFacts is what the policy is told of a server. One in quarantine counts as
+// not registered.
 func serverFacts(snap *registry.Snapshot, name string) policy.Facts {
+	if _, quarantined := snap.Quarantined(name, ""); quarantined {
+		return policy.Facts{Quarantined: true}
+	}
 	s, ok := snap.Server(name)
 	if !ok {
 		return policy.Facts{}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/open-policy-agent/opa/v1/ast"
@@ -40,10 +41,27 @@ func examine(c *ast.Compiler, r *reads.Reads, check string) (refused, warnings P
 				", since it looks at more of the input than can be followed: name what it needs, such as input.tool.attributes"))
 		}
 	}
+	if !trusted(r) {
+		warnings = append(warnings, Problem{Message: "allow looks at nothing that the registry says of a tool: " +
+			"one that is not registered, or in quarantine, is as good as any other; ask for input.tool.registered"})
+	}
 	for _, f := range reads.Lint(c) {
 		warnings = append(warnings, Problem{f.File, f.Line, f.Message})
 	}
 	return refused, warnings
+}
+
+// trusted reports whether allow may depend on anything that the registry says of
+// a tool, all of which is gone with a quarantine.
+func trusted(r *reads.Reads) bool {
+	return slices.ContainsFunc(registryFacts(), func(fact string) bool {
+		_, proven, possible := r.Reaches("tool", fact)
+		return proven || possible
+	})
+}
+
+func registryFacts() []string {
+	return []string{"registered", "quarantined", "attributes", "effect", "data", "reach", "env", "owner", "labels"}
 }
 
 // readProblem is at the read, with the rules that lead there.

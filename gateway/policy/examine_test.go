@@ -9,18 +9,20 @@ import (
 func TestExamine(t *testing.T) {
 	const arguments = `allow reads input.arguments: allow never gets them: put the condition into call`
 	for _, c := range []struct{ name, rego, refused, warned string }{
-		{"well", `allow if input.tool.name == "a"
+		{"well", `allow if input.tool.owner == "a"
 call if { is_number(input.arguments.n); input.arguments.n < 5 }`, "", ""},
-		{"arguments", `allow if input.arguments.n == 5`, "authz.rego:3: " + arguments, ""},
-		{"behind rules", `allow if small
+		{"arguments", `allow if input.arguments.n == 5 + count(input.tool.attributes)`, "authz.rego:3: " + arguments, ""},
+		{"behind rules", `allow if { input.tool.registered; small }
 small if input.arguments.n == 5`, "authz.rego:4: " + arguments +
 			"; the way there is data.mcp.authz.allow (authz.rego:3) > data.mcp.authz.small (authz.rego:4)", ""},
-		{"request", `allow if input.request.id == "1"`,
+		{"request", `allow if input.request.id == input.tool.owner`,
 			"authz.rego:3: allow reads input.request.id: it differs between a list and a call: decide on something else", ""},
 		{"everything", `allow if count(input) == 4`, "",
 			"authz.rego:3: allow may read input.arguments, since it looks at more of the input than can be followed: name what it needs, such as input.tool.attributes\n" +
 				"authz.rego:3: allow may read input.request.id, since it looks at more of the input than can be followed: name what it needs, such as input.tool.attributes"},
-		{"order", `allow := true
+		{"names", `allow if input.tool.name == "a"`, "",
+			"allow looks at nothing that the registry says of a tool: one that is not registered, or in quarantine, is as good as any other; ask for input.tool.registered"},
+		{"order", `allow if input.tool.effect == "read"
 call if input.arguments.n < 5`, "",
 			"authz.rego:4: input.arguments.n is compared by order without a look at its type, and Rego orders values of any types (null < 1000): add is_number(input.arguments.n) or is_string(input.arguments.n)"},
 	} {

@@ -119,9 +119,14 @@ type Tool struct {
 	// Anything else that we say of it. From the registry, trusted.
 	Labels map[string]string `json:"labels,omitzero"`
 
-	// Whether the registry has a confirmed entry for the tool. When false,
-	// nothing that we say of it is there. From the registry, trusted.
+	// Whether the registry has a confirmed entry for the tool and nobody has put
+	// the tool or its server into quarantine. When false, nothing that we say of it
+	// is there. From the registry, trusted.
 	Registered bool `json:"registered"`
+
+	// There and true when the tool or its server is in quarantine. From the
+	// registry, trusted.
+	Quarantined bool `json:"quarantined,omitzero"`
 
 	// What the backend says of the tool. Absent when no backend offers it.
 	Definition Definition `json:"definition,omitzero"`
@@ -152,9 +157,12 @@ type Facts struct {
 	// Anything else that we say of the server. From the registry, trusted.
 	Labels map[string]string `json:"labels,omitzero"`
 
-	// Whether the registry has an entry for the server. When false, nothing that
-	// we say of it is there. From the registry, trusted.
+	// Whether the registry has an entry for the server, which is not in quarantine.
+	// When false, nothing that we say of it is there. From the registry, trusted.
 	Registered bool `json:"registered"`
+
+	// There and true when the server is in quarantine. From the registry, trusted.
+	Quarantined bool `json:"quarantined,omitzero"`
 }
 
 // Server is one backend.

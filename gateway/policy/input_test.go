@@ -17,7 +17,7 @@ func full(t testing.TB) input {
 	tool := Tool{
 		Server: "stripe", Name: "create_refund", ExposedName: "stripe__create_refund",
 		Attributes: []string{"commerce", "payments"}, Effect: "write", Data: "financial", Reach: "external", Env: "production",
-		Owner: "payments-team", Labels: map[string]string{"tier": "1", "note": ""}, Registered: true,
+		Owner: "payments-team", Labels: map[string]string{"tier": "1", "note": ""}, Registered: true, Quarantined: true,
 		Definition: Definition{SHA256: "ab", Pinned: true, Drifted: true, Annotations: jsontext.Value(`{"readOnlyHint": false, "x": [1.50, -0, 1e3]}`)},
 	}
 	return input{
@@ -36,7 +36,7 @@ func fullItems(t testing.TB) map[Kind]*Item {
 	t.Helper()
 	facts := Facts{
 		Attributes: []string{"files", "storage"}, Data: "internal", Reach: "closed", Env: "staging", Owner: "files-team",
-		Labels: map[string]string{"tier": "2"}, Registered: true,
+		Labels: map[string]string{"tier": "2"}, Registered: true, Quarantined: true,
 	}
 	definition := Definition{SHA256: "cd", Annotations: jsontext.Value(`{"audience": ["user"], "priority": 0.50}`)}
 	return map[Kind]*Item{
@@ -65,7 +65,7 @@ func TestDocument(t *testing.T) {
 		"tool": {"attributes": ["commerce", "payments"], "data": "financial",
 			"definition": {"annotations": {"readOnlyHint": false, "x": [1.50, -0, 1e3]}, "drifted": true, "pinned": true, "sha256": "ab"},
 			"effect": "write", "env": "production", "exposed_name": "stripe__create_refund", "labels": {"note": "", "tier": "1"},
-			"name": "create_refund", "owner": "payments-team", "reach": "external", "registered": true, "server": "stripe"}}`
+			"name": "create_refund", "owner": "payments-team", "quarantined": true, "reach": "external", "registered": true, "server": "stripe"}}`
 	if got := document(t, full(t)).String(); got != strings.Join(strings.FieldsFunc(want, func(r rune) bool { return r == '\n' || r == '\t' }), " ") {
 		t.Errorf("got %s", got)
 	}
@@ -79,10 +79,10 @@ func TestDocumentOfEachKind(t *testing.T) {
 	items := fullItems(t)
 	for kind, want := range map[Kind]string{
 		KindResource: `"resource": {` + facts + definition + more + `"mime_type": "text/plain", "name": "a/b", "owner": "files-team", ` +
-			`"reach": "closed", "registered": true, "server": "files", "uri": "file:///a%2Fb", "uri_template": "file:///{path}"}`,
+			`"quarantined": true, "reach": "closed", "registered": true, "server": "files", "uri": "file:///a%2Fb", "uri_template": "file:///{path}"}`,
 		KindPrompt: `"prompt": {` + facts + definition + `"exposed_name": "files__review", ` + more + `"name": "review", "owner": "files-team", ` +
-			`"reach": "closed", "registered": true, "server": "files"}`,
-		KindServer: `"server": {` + facts + `"env": "staging", ` + more + `"name": "files", "owner": "files-team", "reach": "closed", "registered": true}`,
+			`"quarantined": true, "reach": "closed", "registered": true, "server": "files"}`,
+		KindServer: `"server": {` + facts + `"env": "staging", ` + more + `"name": "files", "owner": "files-team", "quarantined": true, "reach": "closed", "registered": true}`,
 	} {
 		in := input{Question: Question{Method: "m", Subject: subject(t, `{}`), Item: items[kind]}}
 		members := []string{`"claims": {}`, `"method": "m"`, `"request": {}`, want}

@@ -56,7 +56,7 @@ func NewItem(t Tool) (*Item, error) {
 	o.text("env", t.Env)
 	o.text("owner", t.Owner)
 	o.labels(t.Labels)
-	o.flag("registered", t.Registered)
+	o.standing(t.Registered, t.Quarantined)
 	o.set("definition", definition)
 	return newItem(KindTool, o, definition != nil), nil
 }
@@ -119,7 +119,14 @@ func (o *object) facts(f *Facts) {
 	o.text("env", f.Env)
 	o.text("owner", f.Owner)
 	o.labels(f.Labels)
-	o.flag("registered", f.Registered)
+	o.standing(f.Registered, f.Quarantined)
+}
+
+func (o *object) standing(registered, quarantined bool) {
+	o.flag("registered", registered)
+	if quarantined {
+		o.flag("quarantined", true)
+	}
 }
 
 func (o *object) labels(labels map[string]string) {

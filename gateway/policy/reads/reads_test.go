@@ -145,7 +145,7 @@ func TestShippedPolicy(t *testing.T) {
 	want := []string{
 		"input.tool?", "input.tool.attributes", "input.tool.data", "input.tool.definition.annotations.destructiveHint",
 		"input.tool.definition.annotations.readOnlyHint", "input.tool.definition.drifted", "input.tool.definition.pinned",
-		"input.tool.effect", "input.tool.env", "input.tool.labels.hints", "input.tool.reach", "input.tool.registered",
+		"input.tool.effect", "input.tool.env", "input.tool.labels.hints", "input.tool.quarantined", "input.tool.reach", "input.tool.registered",
 	}
 	got := slices.DeleteFunc(r.Input(), func(s string) bool { return !strings.HasPrefix(s, "input.tool") })
 	if !slices.Equal(got, want) || r.Unsafe != "" {

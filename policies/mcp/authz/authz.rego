@@ -3,8 +3,8 @@
 # description: |-
 #   Decides about one thing at a time, a tool, a resource, a prompt or a server,
 #   whether the caller may see and use it. A thing is allowed when the method goes
-#   with it, it is registered, its server offers it, its definition has not drifted
-#   from the pinned one, and one of the grants of the caller's roles covers it. A
+#   with it, it is registered and not in quarantine, its server offers it, its
+#   definition has not drifted from the pinned one, and one of the grants of the caller's roles covers it. A
 #   resource and a prompt are registered, and labelled, as their server is.
 #   Everything else is denied: unknown methods, and questions about no thing or
 #   several.
@@ -62,27 +62,38 @@ problems contains sprintf("data.mcp.grants%s: %s", [concat("", place), p.problem
 
 _usable if {
 	input.tool.registered == true
+	not input.tool.quarantined
 	input.tool.definition.drifted == false
 }
 
 _usable if {
 	input.resource.registered == true
+	not input.resource.quarantined
 	input.resource.definition.drifted == false
 }
 
 _usable if {
 	input.prompt.registered == true
+	not input.prompt.quarantined
 	input.prompt.definition.drifted == false
 }
 
 # Nobody offers a server, so it has no definition.
-_usable if input.server.registered == true
+_usable if {
+	input.server.registered == true
+	not input.server.quarantined
+}
 
 _causes := [_method, _thing, _caller, grants.shortfalls]
 
 _method contains "method_not_granted" if not asked.fits
 
-_thing contains "unregistered" if not asked.thing.registered == true
+_thing contains "quarantined" if asked.thing.quarantined
+
+_thing contains "unregistered" if {
+	not asked.thing.registered == true
+	not asked.thing.quarantined
+}
 
 _thing contains "not_offered" if {
 	asked.thing.registered == true

@@ -18,6 +18,7 @@ default allow := false
 allow if {
 	asked.fits
 	input.tool.registered == true
+	not input.tool.quarantined
 	input.tool.definition.drifted == false
 	input.tool.owner == input.claims.team
 	input.tool.effect == "read"
