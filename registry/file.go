@@ -30,6 +30,7 @@ type File struct {
 	dir  string // what problems put before a file's name
 	fsys fs.FS
 	only string // the one file, or "" for the directory
+	root string // of the file system, where it is a directory that can be changed
 	log  *slog.Logger
 
 	touched  atomic.Bool // the watcher saw the files come to rest after a change
@@ -55,6 +56,9 @@ func OpenFile(name string, log *slog.Logger) (*File, error) {
 		dir, only = filepath.Dir(name), filepath.Base(name)
 	}
 	f := &File{name: name, dir: filepath.ToSlash(dir), fsys: os.DirFS(dir), only: only, log: log}
+	if f.only == "" {
+		f.root = dir
+	}
 	if err := f.open(); err != nil {
 		return nil, err
 	}

@@ -55,10 +55,10 @@ type Server struct {
 // canonical encoding.
 type Quarantined struct {
 	Server string    `yaml:"server" json:"server"`
-	Tool   string    `yaml:"tool" json:"tool,omitempty"`  // "" is the server with all that it offers
-	Reason string    `yaml:"reason" json:"reason"`        // for people; never shown to agents
-	By     string    `yaml:"by" json:"by,omitempty"`      // who put it there
-	Since  time.Time `yaml:"since" json:"since,omitzero"` // whole seconds, UTC
+	Tool   string    `yaml:"tool,omitempty" json:"tool,omitempty"`  // "" is the server with all that it offers
+	Reason string    `yaml:"reason" json:"reason"`                  // for people; never shown to agents
+	By     string    `yaml:"by,omitempty" json:"by,omitempty"`      // who put it there
+	Since  time.Time `yaml:"since,omitempty" json:"since,omitzero"` // whole seconds, UTC
 }
 
 // Head names the state of a source: two heads are equal only when the

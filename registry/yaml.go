@@ -13,11 +13,11 @@ import (
 // catalogueFile is one YAML file of a catalogue.
 type catalogueFile struct {
 	Version int                    `yaml:"version"`
-	Servers map[string]serverEntry `yaml:"servers"`
+	Servers map[string]serverEntry `yaml:"servers,omitempty"`
 	// Pins are digests of definitions by server and tool, for whoever keeps them
 	// apart from the tools' own entries.
-	Pins       map[string]map[string]string `yaml:"pins"`
-	Quarantine []Quarantined                `yaml:"quarantine"`
+	Pins       map[string]map[string]string `yaml:"pins,omitempty"`
+	Quarantine []Quarantined                `yaml:"quarantine,omitempty"`
 }
 
 // serverEntry is one server: what it is, which its tools are too unless they say
@@ -56,6 +56,7 @@ type reader struct {
 	problems   []strictyaml.Problem
 	seen       map[string]string // what was there to where it is
 	pins       []pin
+	pinned     map[toolKey]strictyaml.Problem // tools with a digest, to where that is
 }
 
 // pin is one of a file's pins.
@@ -69,7 +70,7 @@ type pin struct {
 // catalogue. dir is what problems put before a file's name. The error is of
 // the file system; with problems servers and tools are incomplete.
 func readCatalogue(fsys fs.FS, dir string, names []string) (*reader, error) {
-	r := &reader{seen: map[string]string{}}
+	r := &reader{seen: map[string]string{}, pinned: map[toolKey]strictyaml.Problem{}}
 	for _, name := range names {
 		data, err := readFile(fsys, name)
 		if err != nil {
@@ -120,11 +121,17 @@ func (r *reader) read(file string, data []byte) {
 	r.collectPins(&c, pos)
 }
 
+func place(path string, pos *strictyaml.Positions) strictyaml.Problem {
+	at := []strictyaml.Problem{{Path: path}}
+	pos.Locate(at)
+	return at[0]
+}
+
 func (r *reader) quarantined(file string, c *catalogueFile, pos *strictyaml.Positions) (problems []strictyaml.Problem) {
 	for i, q := range c.Quarantine {
 		where := strictyaml.Index("quarantine", i)
 		problems = append(problems, q.check(where)...)
-		name := fmt.Sprintf("quarantine %q %q", q.Server, q.Tool)
+		name := q.seenAs()
 		if first, twice := r.seen[name]; twice {
 			problems = append(problems, strictyaml.Problem{Path: where, Message: "is already in " + first})
 			continue
@@ -135,12 +142,22 @@ func (r *reader) quarantined(file string, c *catalogueFile, pos *strictyaml.Posi
 	return problems
 }
 
+// seenAs names the quarantine among what a reader has seen.
+func (q *Quarantined) seenAs() string { return fmt.Sprintf("quarantine %q %q", q.Server, q.Tool) }
+
 func (r *reader) collectPins(c *catalogueFile, pos *strictyaml.Positions) {
 	for _, server := range slices.Sorted(maps.Keys(c.Pins)) {
 		for _, tool := range slices.Sorted(maps.Keys(c.Pins[server])) {
-			at := []strictyaml.Problem{{Path: strictyaml.Field(strictyaml.Field("pins", server), tool)}}
-			pos.Locate(at)
-			r.pins = append(r.pins, pin{toolKey{server, tool}, c.Pins[server][tool], at[0]})
+			at := place(strictyaml.Field(strictyaml.Field("pins", server), tool), pos)
+			r.pins = append(r.pins, pin{toolKey{server, tool}, c.Pins[server][tool], at})
+		}
+	}
+	for server, entry := range c.Servers {
+		for tool, t := range entry.Tools {
+			if t.SHA256 != "" {
+				at := strictyaml.Field(strictyaml.Field("servers", server)+".tools", tool)
+				r.pinned[toolKey{server, tool}] = place(at+".sha256", pos)
+			}
 		}
 	}
 }
@@ -163,6 +180,7 @@ func (r *reader) pin() {
 			p.at.Message = fmt.Sprintf("the tool is pinned to %.12s already; remove one of the two", t.SHA256)
 		default:
 			t.SHA256 = p.sha256
+			r.pinned[p.tool] = p.at
 			continue
 		}
 		r.problems = append(r.problems, p.at)
