@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,6 +31,15 @@ func scriptedOf(t *testing.T, tools ...Tool) *scripted {
 	return &scripted{catalogue: mustCatalogue(t, tools...)}
 }
 
+// keysOf are the keys that hold the catalogue, sorted.
+func keysOf(c *Catalogue) []string {
+	all := []string{"gw:v3:index:" + c.Head.Digest}
+	for _, ref := range c.parts {
+		all = append(all, "gw:v3:server:"+ref.Name+":"+ref.Digest)
+	}
+	return all
+}
+
 func TestCachedFillsOnceForAllReplicas(t *testing.T) {
 	redis := miniredis.RunT(t)
 	source := scriptedOf(t, validTool("a", "t"))
@@ -50,12 +60,13 @@ func TestCachedFillsOnceForAllReplicas(t *testing.T) {
 	if s := second.Stats(); s != (CacheStats{Hits: 2}) {
 		t.Errorf("second: %+v", s)
 	}
-	key := "gw:v2:catalogue:" + want.Head.Digest
-	if keys := redis.Keys(); len(keys) != 1 || keys[0] != key {
-		t.Errorf("keys %q", keys)
+	if got, want := redis.Keys(), keysOf(want); !slices.Equal(got, want) {
+		t.Errorf("keys %q, want %q", got, want)
 	}
-	if ttl := redis.TTL(key); ttl < cacheTTL || ttl > cacheTTL*11/10+time.Second {
-		t.Errorf("time to live %s", ttl)
+	for _, key := range redis.Keys() {
+		if ttl := redis.TTL(key); ttl < cacheTTL || ttl > cacheTTL*11/10+time.Second {
+			t.Errorf("%s: time to live %s", key, ttl)
+		}
 	}
 }
 
@@ -129,8 +140,8 @@ func TestCachedSourceMovesOn(t *testing.T) {
 	if err != nil || got.Head != newer.Head {
 		t.Fatalf("%v, %v", got, err)
 	}
-	if keys := redis.Keys(); len(keys) != 1 || keys[0] != "gw:v2:catalogue:"+newer.Head.Digest {
-		t.Errorf("keys %q", keys)
+	if got, want := redis.Keys(), keysOf(newer); !slices.Equal(got, want) {
+		t.Errorf("keys %q, want %q", got, want)
 	}
 }
 
@@ -138,31 +149,35 @@ func TestCachedSourceMovesOn(t *testing.T) {
 // an alarm, and replaced.
 func TestCachedPoison(t *testing.T) {
 	good := mustCatalogue(t, validTool("a", "t"))
-	encoded, err := encode(good)
-	if err != nil {
-		t.Fatal(err)
-	}
+	index, parts := encoded(t, good)
 	other := validTool("a", "t")
 	other.Effect, other.Suggested = "admin", true
-	another, err := encode(mustCatalogue(t, other))
-	if err != nil {
-		t.Fatal(err)
+	otherIndex, otherParts := encoded(t, mustCatalogue(t, other))
+	without, withoutParts := encoded(t, both(t, nil, good.Tools...))
+	keys := keysOf(good)
+	fill := func(m *miniredis.Miniredis, values ...string) {
+		for n, v := range values {
+			m.Set(keys[n], v)
+		}
 	}
-	without, err := encode(both(t, nil, good.Tools...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := "gw:v2:catalogue:" + good.Head.Digest
 	for name, poison := range map[string]func(m *miniredis.Miniredis){
-		"another catalogue": func(m *miniredis.Miniredis) { m.Set(key, string(another)) },
-		"truncated":         func(m *miniredis.Miniredis) { m.Set(key, string(encoded[:len(encoded)/2])) },
-		"one bit":           func(m *miniredis.Miniredis) { m.Set(key, strings.Replace(string(encoded), "read", "reaD", 1)) },
-		"a server's data": func(m *miniredis.Miniredis) {
-			m.Set(key, strings.Replace(string(encoded), `"data":"public"`, `"data":"secret"`, 1))
-		},
-		"no server":    func(m *miniredis.Miniredis) { m.Set(key, string(without)) },
-		"not JSON":     func(m *miniredis.Miniredis) { m.Set(key, "\x00\xff") },
-		"another type": func(m *miniredis.Miniredis) { m.Lpush(key, string(encoded)) },
+		"another catalogue": func(m *miniredis.Miniredis) { fill(m, otherIndex, otherParts[0]) },
+		"truncated":         func(m *miniredis.Miniredis) { fill(m, index[:len(index)/2], parts[0]) },
+		"longer":            func(m *miniredis.Miniredis) { fill(m, index+" ", parts[0]) },
+		"one bit":           func(m *miniredis.Miniredis) { fill(m, strings.Replace(index, `"size":`, `"size":1`, 1), parts[0]) },
+		"no server":         func(m *miniredis.Miniredis) { fill(m, without, withoutParts[0]) },
+		"not JSON":          func(m *miniredis.Miniredis) { fill(m, "\x00\xff", parts[0]) },
+		"the part's bytes":  func(m *miniredis.Miniredis) { fill(m, parts[0], index) },
+		"another type":      func(m *miniredis.Miniredis) { m.Lpush(keys[0], index); m.Set(keys[1], parts[0]) },
+
+		"another part":          func(m *miniredis.Miniredis) { fill(m, index, otherParts[0]) },
+		"part truncated":        func(m *miniredis.Miniredis) { fill(m, index, parts[0][:len(parts[0])-1]) },
+		"part longer":           func(m *miniredis.Miniredis) { fill(m, index, parts[0]+strings.Repeat(" ", 1<<20)) },
+		"part with one bit":     func(m *miniredis.Miniredis) { fill(m, index, strings.Replace(parts[0], "read", "reaD", 1)) },
+		"part of another data":  func(m *miniredis.Miniredis) { fill(m, index, strings.Replace(parts[0], "public", "secret", 1)) },
+		"part without a server": func(m *miniredis.Miniredis) { fill(m, index, withoutParts[0]) },
+		"part not JSON":         func(m *miniredis.Miniredis) { fill(m, index, "\x00\xff") },
+		"part of another type":  func(m *miniredis.Miniredis) { m.Set(keys[0], index); m.Lpush(keys[1], parts[0]) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			redis := miniredis.RunT(t)
@@ -184,8 +199,10 @@ func TestCachedPoison(t *testing.T) {
 			if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
 				t.Errorf("%d alarms in:\n%s", n, &log)
 			}
-			if v, err := redis.Get(key); err != nil || v != string(encoded) {
-				t.Errorf("the poison was not replaced: %q, %v", v, err)
+			for n, want := range []string{index, parts[0]} {
+				if v, err := redis.Get(keys[n]); err != nil || v != want {
+					t.Errorf("the poison was not replaced: %q, %v", v, err)
+				}
 			}
 		})
 	}

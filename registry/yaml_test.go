@@ -41,7 +41,7 @@ func TestCatalogueFile(t *testing.T) {
 	if err != nil || len(found.problems) > 0 {
 		t.Fatalf("error %v, problems %v", err, found)
 	}
-	c, err := NewCatalogue("", found.servers, found.tools)
+	c, err := NewCatalogue("", found.catalogue())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,15 +171,12 @@ func FuzzCatalogueFile(f *testing.F) {
 		if len(found.problems) > 0 {
 			return
 		}
-		c, err := NewCatalogue("", found.servers, found.tools)
+		c, err := NewCatalogue("", found.catalogue())
 		if err != nil {
 			t.Fatalf("the file is accepted, its catalogue is not: %v", err)
 		}
-		encoded, err := encode(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := decode(encoded, c.Head); err != nil {
+		index, parts := encoded(t, c)
+		if _, err := decoded(c.Head, index, parts); err != nil {
 			t.Fatal(err)
 		}
 	})
