@@ -86,14 +86,21 @@ func Open(ctx context.Context, cfg Config, embedded fs.FS, log *slog.Logger) (*K
 	return k, nil
 }
 
-func openSource(cfg Config, embedded fs.FS, log *slog.Logger) (Source, error) {
-	var file *File
-	var err error
+// OpenStore opens the configured registry to change it, without a cache. A
+// catalogue that cannot be changed opens too, for what only reads.
+func OpenStore(cfg Config, embedded fs.FS, log *slog.Logger) (Store, error) {
+	return openFiles(cfg, embedded, log)
+}
+
+func openFiles(cfg Config, embedded fs.FS, log *slog.Logger) (*File, error) {
 	if cfg.Path == "" {
-		file, err = OpenFS(embedded, "embedded", log)
-	} else {
-		file, err = OpenFile(cfg.Path, log)
+		return OpenFS(embedded, "embedded", log)
 	}
+	return OpenFile(cfg.Path, log)
+}
+
+func openSource(cfg Config, embedded fs.FS, log *slog.Logger) (Source, error) {
+	file, err := openFiles(cfg, embedded, log)
 	if err != nil || cfg.Redis == nil {
 		return file, err
 	}

@@ -78,7 +78,9 @@ func readCatalogue(fsys fs.FS, dir string, names []string) (*reader, error) {
 		}
 		r.read(path.Join(dir, name), data)
 	}
-	r.pin()
+	if len(r.problems) == 0 { // or the tools are not all there
+		r.pin()
+	}
 	return r, nil
 }
 
