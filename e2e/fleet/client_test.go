@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/regogate/regogate/e2e/replica"
 )
 
 // reply is what came back for one message.
@@ -162,10 +164,10 @@ type balancer struct {
 	replicas []string
 }
 
-func newBalancer(t *testing.T, replicas []*replica) *balancer {
+func newBalancer(t *testing.T, replicas []*replica.Replica) *balancer {
 	b := &balancer{}
 	for _, r := range replicas {
-		b.replicas = append(b.replicas, r.url)
+		b.replicas = append(b.replicas, r.URL)
 	}
 	b.Server = httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(*httputil.ProxyRequest) {}, Transport: b, FlushInterval: -1,

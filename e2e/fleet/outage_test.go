@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/regogate/regogate/e2e/replica"
 )
 
 // TestRedisAway kills Redis for five seconds: sessions that are in use go on,
@@ -43,12 +45,12 @@ func TestRedisAway(t *testing.T) {
 		}
 	}
 	for n := range f.replicas {
-		if got := f.replicas[n].status(); got != "degraded" {
+		if got := f.replicas[n].Status(); got != "degraded" {
 			t.Errorf("replica %d is %q without Redis, want degraded", n, got)
 		}
 	}
 	f.store.Start()
-	took := within(t, 5*time.Second, "new sessions after Redis came back", func() bool {
+	took := replica.Within(t, 5*time.Second, "new sessions after Redis came back", func() bool {
 		for n := range f.replicas {
 			if (&client{token: f.token(t, "new")}).initialize(f.url(n)).status != http.StatusOK {
 				return false
@@ -58,7 +60,7 @@ func TestRedisAway(t *testing.T) {
 	})
 	t.Logf("new sessions %v after Redis came back", took.Round(time.Millisecond))
 	use("after")
-	within(t, 5*time.Second, "the replicas are ready", func() bool { return f.replicas[0].status() == "ready" && f.replicas[1].status() == "ready" })
+	replica.Within(t, 5*time.Second, "the replicas are ready", func() bool { return f.replicas[0].Status() == "ready" && f.replicas[1].Status() == "ready" })
 }
 
 // load is sessions that are used all the time through a balancer.
@@ -151,16 +153,16 @@ func TestRollingRestart(t *testing.T) {
 		}
 		all.Go(func() { l.use(life, c, owner) })
 	}
-	within(t, 10*time.Second, "all streams are open", func() bool { return l.streams.Load() == listeners })
+	replica.Within(t, 10*time.Second, "all streams are open", func() bool { return l.streams.Load() == listeners })
 	for n, r := range f.replicas {
 		before := l.sent.Load()
-		within(t, 20*time.Second, "there is load", func() bool { return l.sent.Load() > before+5*sessions })
-		r.stop(t)
+		replica.Within(t, 20*time.Second, "there is load", func() bool { return l.sent.Load() > before+5*sessions })
+		r.Stop(t)
 		f.replicas[n] = f.start(t, fmt.Sprint("replica", n, "again"), f.config)
-		l.balancer.put(n, f.replicas[n].url)
+		l.balancer.put(n, f.replicas[n].URL)
 	}
 	before := l.sent.Load()
-	within(t, 20*time.Second, "there is load after all restarts", func() bool { return l.sent.Load() > before+5*sessions })
+	replica.Within(t, 20*time.Second, "there is load after all restarts", func() bool { return l.sent.Load() > before+5*sessions })
 	end()
 	all.Wait()
 	// Every replica that a stream was on has gone meanwhile.
@@ -168,7 +170,7 @@ func TestRollingRestart(t *testing.T) {
 		t.Errorf("%d streams were opened, want every one of %d again at least once", got, listeners)
 	}
 	told := l.updates.Load()
-	within(t, 10*time.Second, "an update reaches every listener", func() bool { f.old.change(); return l.updates.Load() >= told+listeners })
+	replica.Within(t, 10*time.Second, "an update reaches every listener", func() bool { f.old.change(); return l.updates.Load() >= told+listeners })
 	hang()
 	streams.Wait()
 	if twice := append(f.old.twice(), f.new.twice()...); len(twice) > 0 {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func (f *fleet) url(n int) string { return f.replicas[n%len(f.replicas)].url }
+func (f *fleet) url(n int) string { return f.replicas[n%len(f.replicas)].URL }
 
 // TestAnyReplica has a session opened at one replica used at the others, where
 // each makes its own session with the server.
@@ -177,23 +177,23 @@ func TestAnotherKey(t *testing.T) {
 	other["sessions"] = object{"redis": object{"url": "redis://" + f.store.Addr}, "key": otherKey}
 	odd := f.start(t, "odd", other)
 	token := f.token(t, "ann")
-	theirs, its := open(t, f.url(0), token), open(t, odd.url, token)
+	theirs, its := open(t, f.url(0), token), open(t, odd.URL, token)
 	for _, k := range []struct {
 		what string
 		c    *client
 		at   string
 		want int
 	}{
-		{"a session of the fleet's at the odd replica", theirs, odd.url, http.StatusNotFound},
+		{"a session of the fleet's at the odd replica", theirs, odd.URL, http.StatusNotFound},
 		{"a session of the odd replica's at the fleet", its, f.url(1), http.StatusNotFound},
 		{"a session of the fleet's", theirs, f.url(1), http.StatusOK},
-		{"a session of the odd replica's", its, odd.url, http.StatusOK},
+		{"a session of the odd replica's", its, odd.URL, http.StatusOK},
 	} {
 		if r := k.c.do(k.at, "ping", object{}); r.status != k.want {
 			t.Errorf("%s: status %d, want %d", k.what, r.status, k.want)
 		}
 	}
-	if got := odd.status(); got != "ready" {
+	if got := odd.Status(); got != "ready" {
 		t.Errorf("the odd replica is %q", got)
 	}
 }
