@@ -9,8 +9,12 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// errSchemaLacks says that the tables are not there.
-var errSchemaLacks = errors.New("has no registry in it; run `regogate registry migrate`")
+// schemaProblem is about tables that are not those of this binary.
+type schemaProblem string
+
+func (s schemaProblem) Error() string { return string(s) }
+
+const errSchemaLacks schemaProblem = "has no registry in it; run `regogate registry migrate`"
 
 // errTampered says that the tables hold something else than was published.
 var errTampered = errors.New("what the tables hold is not what was published under the digest of the head, so they were changed past regogate; " +
@@ -19,9 +23,9 @@ var errTampered = errors.New("what the tables hold is not what was published und
 // schemaError is about tables of another version than the binary's.
 func schemaError(version int) error {
 	if version < schemaVersion {
-		return fmt.Errorf("has version %d of the registry's tables and this binary needs %d; run `regogate registry migrate`", version, schemaVersion)
+		return schemaProblem(fmt.Sprintf("has version %d of the registry's tables and this binary needs %d; run `regogate registry migrate`", version, schemaVersion))
 	}
-	return fmt.Errorf("has version %d of the registry's tables and this binary knows only %d; use a newer regogate", version, schemaVersion)
+	return schemaProblem(fmt.Sprintf("has version %d of the registry's tables and this binary knows only %d; use a newer regogate", version, schemaVersion))
 }
 
 // failed says in one line what was attempted where, and how to mend it.
@@ -34,14 +38,15 @@ func postgresError(doing string, where *postgresURL, schema string, err error) e
 		return fmt.Errorf("%s: PostgreSQL %s "+format, append([]any{doing, where}, args...)...)
 	}
 	var reply *pgconn.PgError
+	var schemaIs schemaProblem
 	isReply := errors.As(err, &reply)
 	switch {
 	case errors.Is(err, ErrConflict), errors.Is(err, ErrUnknown), errors.Is(err, errTampered), errors.Is(err, errRefused):
 		return fmt.Errorf("%s: %w", doing, err)
 	case isReply:
 		return replied(of, where, schema, reply)
-	case errors.Is(err, errSchemaLacks), strings.HasPrefix(err.Error(), "has version "):
-		return of("%w", err)
+	case errors.As(err, &schemaIs):
+		return of("%w", schemaIs)
 	case errors.Is(err, context.Canceled):
 		return fmt.Errorf("%s: %w", doing, context.Canceled)
 	case errors.Is(err, context.DeadlineExceeded), pgconn.Timeout(err):

@@ -14,116 +14,124 @@ import (
 // errRefused is about a change that cannot be made as it was asked for.
 var errRefused = errors.New("refused")
 
-// serverRow is one server and the digest of its part.
-type serverRow struct {
-	name, digest string
-	attributes   []byte
+// rowReader puts a catalogue together from rows, in no order and unchecked.
+type rowReader struct {
+	q    querier
+	c    Catalogue
+	size int   // of what was read, in bytes
+	bad  error // about the first row that cannot be read, which the catalogue lacks
 }
 
-// readCatalogueRows reads everything, in no order and unchecked. Servers whose
-// part last has, if it is not nil, are taken from it. The error with a catalogue
-// is about a row that cannot be read, which the catalogue lacks.
+// readCatalogueRows reads everything of the head. Servers whose part last has, if
+// it is not nil, are taken from that. An error with a catalogue is about a row that
+// cannot be read.
 func readCatalogueRows(ctx context.Context, q querier, h *headRow, last *Catalogue) (*Catalogue, error) {
-	c := &Catalogue{Signature: h.signature}
-	known := map[reference]part{}
-	if last != nil {
-		for n, p := range last.split() {
-			ref := last.parts[n]
-			known[reference{Name: ref.Name, Digest: ref.Digest}] = p
-		}
-	}
-	rows, err := q.Query(ctx, "select name, digest, attributes from servers order by name")
+	r := &rowReader{q: q, c: Catalogue{Signature: h.signature}}
+	asked, err := r.servers(ctx, last)
 	if err != nil {
 		return nil, err
-	}
-	servers, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s serverRow, err error) {
-		return s, row.Scan(&s.name, &s.digest, &s.attributes)
-	})
-	if err != nil {
-		return nil, err
-	}
-	var bad error
-	asked := []string{}
-	for _, row := range servers {
-		if p, ok := known[reference{Name: row.name, Digest: row.digest}]; ok {
-			c.Tools = append(c.Tools, p.Tools...)
-			if p.Server != nil {
-				c.Servers = append(c.Servers, *p.Server)
-			}
-			continue
-		}
-		asked = append(asked, row.name)
-		if row.attributes == nil {
-			continue
-		}
-		s, err := decodeRow[Server](row.attributes, "server "+row.name)
-		if bad = errors.Join(bad, err); err == nil {
-			c.Servers = append(c.Servers, *s)
-		}
 	}
 	if last == nil {
-		asked = nil // everything, whatever servers says
+		asked = nil // everything, whatever the table of servers says
 	}
-	bad = errors.Join(bad, c.readTools(ctx, q, asked))
-	if err := c.readQuarantine(ctx, q); err != nil {
+	if err := r.tools(ctx, asked); err != nil {
 		return nil, err
 	}
-	return c, bad
+	if err := r.quarantine(ctx); err != nil {
+		return nil, err
+	}
+	return &r.c, r.bad
 }
 
-// readTools adds the tools of the named servers; nil is all of them.
-func (c *Catalogue) readTools(ctx context.Context, q querier, servers []string) error {
-	rows, err := q.Query(ctx, "select t.server, t.name, t.attributes, coalesce(p.sha256, '') from tools t "+
-		"left join pins p on p.server = t.server and p.tool = t.name where $1::text[] is null or t.server = any($1)", servers)
+// rows calls the function for each row of the answer.
+func (r *rowReader) rows(ctx context.Context, each func(pgx.Rows) error, sql string, args ...any) error {
+	rows, err := r.q.Query(ctx, sql, args...)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	var bad error
-	size := 0
 	for rows.Next() {
+		for _, value := range rows.RawValues() {
+			r.size += len(value)
+		}
+		if r.size > 2*maxCatalogue {
+			return fmt.Errorf("%w: they hold more than %d bytes", errTampered, 2*maxCatalogue)
+		}
+		if err := each(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// servers returns the names of the servers whose tools are to be read.
+func (r *rowReader) servers(ctx context.Context, last *Catalogue) (asked []string, err error) {
+	known := map[reference]part{}
+	if last != nil {
+		for n, p := range last.split() {
+			known[reference{Name: p.Name, Digest: last.parts[n].Digest}] = p
+		}
+	}
+	asked = []string{}
+	return asked, r.rows(ctx, func(rows pgx.Rows) error {
+		var name, digest string
+		var attributes []byte
+		if err := rows.Scan(&name, &digest, &attributes); err != nil {
+			return err
+		}
+		if p, ok := known[reference{Name: name, Digest: digest}]; ok {
+			r.c.Tools = append(r.c.Tools, p.Tools...)
+			if p.Server != nil {
+				r.c.Servers = append(r.c.Servers, *p.Server)
+			}
+			return nil
+		}
+		asked = append(asked, name)
+		if s := (Server{}); attributes != nil && r.decode(attributes, &s, "server "+name) {
+			r.c.Servers = append(r.c.Servers, s)
+		}
+		return nil
+	}, "select name, digest, attributes from servers")
+}
+
+// tools reads those of the named servers; nil is all of them.
+func (r *rowReader) tools(ctx context.Context, servers []string) error {
+	return r.rows(ctx, func(rows pgx.Rows) error {
 		var server, name, sha256 string
 		var attributes []byte
 		if err := rows.Scan(&server, &name, &attributes, &sha256); err != nil {
 			return err
 		}
-		if size += len(attributes); size > maxCatalogue {
-			return fmt.Errorf("%w: it is larger than %d bytes", errTampered, maxCatalogue)
+		if t := (Tool{}); r.decode(attributes, &t, "tool "+server+"/"+name) {
+			t.SHA256 = sha256
+			r.c.Tools = append(r.c.Tools, t)
 		}
-		t, err := decodeRow[Tool](attributes, "tool "+server+"/"+name)
-		if err != nil {
-			bad = errors.Join(bad, err)
-			continue
-		}
-		t.SHA256 = sha256
-		c.Tools = append(c.Tools, *t)
-	}
-	return errors.Join(rows.Err(), bad)
+		return nil
+	}, "select t.server, t.name, t.attributes, coalesce(p.sha256, '') from tools t "+
+		"left join pins p on p.server = t.server and p.tool = t.name where $1::text[] is null or t.server = any($1)", servers)
 }
 
-func (c *Catalogue) readQuarantine(ctx context.Context, q querier) error {
-	rows, err := q.Query(ctx, "select server, tool, reason, by, since from quarantine")
-	if err != nil {
-		return err
-	}
-	c.Quarantine, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (Quarantined, error) {
+func (r *rowReader) quarantine(ctx context.Context) error {
+	return r.rows(ctx, func(rows pgx.Rows) error {
 		var q Quarantined
 		var since *time.Time
-		err := row.Scan(&q.Server, &q.Tool, &q.Reason, &q.By, &since)
+		if err := rows.Scan(&q.Server, &q.Tool, &q.Reason, &q.By, &since); err != nil {
+			return err
+		}
 		if since != nil {
 			q.Since = *since
 		}
-		return q, err
-	})
-	return err
+		r.c.Quarantine = append(r.c.Quarantine, q)
+		return nil
+	}, "select server, tool, reason, by, since from quarantine")
 }
 
-func decodeRow[T any](data []byte, what string) (*T, error) {
-	to := new(T)
-	if err := json.Unmarshal(data, to, json.RejectUnknownMembers(true)); err != nil {
-		return nil, fmt.Errorf("%w: %.200s is not what regogate writes", errTampered, what)
+func (r *rowReader) decode(data []byte, to any, what string) (ok bool) {
+	err := json.Unmarshal(data, to, json.RejectUnknownMembers(true))
+	if err != nil && r.bad == nil {
+		r.bad = fmt.Errorf("%.200s: %w", what, errTampered)
 	}
-	return to, nil
+	return err == nil
 }
 
 // verified makes the catalogue of what was read, which must be what was published.
