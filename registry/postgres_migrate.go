@@ -64,7 +64,7 @@ func migrate(ctx context.Context, tx pgx.Tx, schema string) (from int, err error
 		}
 	}
 	if !versionThere {
-		if _, err := tx.Exec(ctx, "create table schema_version (only boolean primary key default true check (only), version integer not null)"); err != nil {
+		if _, err := tx.Exec(ctx, "create table schema_version (single boolean primary key default true check (single), version integer not null)"); err != nil {
 			return 0, err
 		}
 	} else if err := tx.QueryRow(ctx, "select version from schema_version").Scan(&from); err != nil {
@@ -101,6 +101,6 @@ func upgrade(ctx context.Context, tx pgx.Tx, from int) error {
 	if _, err := tx.Exec(ctx, "insert into head (revision, digest) values (0, $1) on conflict do nothing", empty.Head.Digest); err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, "insert into schema_version (version) values ($1) on conflict (only) do update set version = excluded.version", schemaVersion)
+	_, err = tx.Exec(ctx, "insert into schema_version (version) values ($1) on conflict (single) do update set version = excluded.version", schemaVersion)
 	return err
 }

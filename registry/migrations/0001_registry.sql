@@ -2,7 +2,7 @@
 -- is the digest of what the tables hold.
 
 create table head (
-	only     boolean primary key default true check (only),
+	single   boolean primary key default true check (single),
 	revision bigint not null,
 	digest   text not null, -- SHA-256 of the canonical encoding of all that counts
 	signature text not null default ''
