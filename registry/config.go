@@ -12,9 +12,11 @@ import (
 // Config says where the registry is. The zero value is the catalogue that
 // comes with the binary, without a cache.
 type Config struct {
-	// Path is a catalogue file, or a directory of them. Empty means the
-	// catalogue that comes with the binary.
+	// Path is a catalogue file, or a directory of them. Without it and Postgres
+	// it is the catalogue that comes with the binary.
 	Path string `yaml:"path"`
+	// Postgres holds the catalogue instead, for a fleet. Nil means none.
+	Postgres *PostgresConfig `yaml:"postgres"`
 	// Redis is a cache that the replicas of a fleet share. Nil means none.
 	Redis *RedisConfig `yaml:"redis"`
 	// CacheTTL is how long Redis keeps the content of one revision; 0 means
@@ -49,6 +51,12 @@ func (c *Config) Validate(path string) []strictyaml.Problem {
 	if c.CacheTTL != 0 && c.Redis == nil {
 		v.problem("cache_ttl", "has no effect without redis")
 	}
+	if c.Postgres != nil {
+		if c.Path != "" {
+			v.problem("path", "want path or postgres, not both")
+		}
+		v.problems = append(v.problems, c.Postgres.Validate(strictyaml.Field(path, "postgres"))...)
+	}
 	if c.Redis != nil {
 		v.problems = append(v.problems, c.Redis.Validate(strictyaml.Field(path, "redis"))...)
 	}
@@ -74,7 +82,7 @@ func (c *Config) ttl() time.Duration {
 // binary. A Redis that is down does not matter; a catalogue with problems
 // does, and the error has a line for each.
 func Open(ctx context.Context, cfg Config, embedded fs.FS, log *slog.Logger) (*Keeper, error) {
-	source, err := openSource(cfg, embedded, log)
+	source, err := openSource(ctx, cfg, embedded, log)
 	if err != nil {
 		return nil, err
 	}
@@ -89,25 +97,28 @@ func Open(ctx context.Context, cfg Config, embedded fs.FS, log *slog.Logger) (*K
 // OpenStore opens the configured registry to change it, without a cache. A
 // catalogue that cannot be changed opens too, for what only reads.
 func OpenStore(cfg Config, embedded fs.FS, log *slog.Logger) (Store, error) {
-	return openFiles(cfg, embedded, log)
+	return openStore(context.Background(), cfg, embedded, log)
 }
 
-func openFiles(cfg Config, embedded fs.FS, log *slog.Logger) (*File, error) {
-	if cfg.Path == "" {
-		return OpenFS(embedded, "embedded", log)
-	}
-	return OpenFile(cfg.Path, log)
-}
-
-func openSource(cfg Config, embedded fs.FS, log *slog.Logger) (Source, error) {
-	file, err := openFiles(cfg, embedded, log)
+func openSource(ctx context.Context, cfg Config, embedded fs.FS, log *slog.Logger) (Source, error) {
+	source, err := openStore(ctx, cfg, embedded, log)
 	if err != nil || cfg.Redis == nil {
-		return file, err
+		return source, err
 	}
 	client, err := NewClient(*cfg.Redis)
 	if err != nil {
-		file.Close()
+		source.Close()
 		return nil, err
 	}
-	return NewCached(file, client, cfg.Redis.prefix(), cfg.ttl(), log), nil
+	return NewCached(source, client, cfg.Redis.prefix(), cfg.ttl(), log), nil
+}
+
+func openStore(ctx context.Context, cfg Config, embedded fs.FS, log *slog.Logger) (Store, error) {
+	switch {
+	case cfg.Postgres != nil:
+		return NewPostgres(ctx, *cfg.Postgres, log)
+	case cfg.Path != "":
+		return OpenFile(cfg.Path, log)
+	}
+	return OpenFS(embedded, "embedded", log)
 }

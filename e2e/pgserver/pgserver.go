@@ -1,0 +1,214 @@
+//go:build unix
+
+// Package pgserver runs a real PostgreSQL for a test.
+package pgserver
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Server is a PostgreSQL on a port and in a directory of its own. Its superuser
+// is regogate, whom it trusts; others need their password.
+type Server struct {
+	Addr   string // host:port
+	Socket string // directory of its unix socket
+	Dir    string // its data; pg_hba.conf and postgresql.conf lie there
+
+	t    testing.TB
+	bin  string
+	as   *syscall.Credential // nil is whoever runs the test
+	log  string
+	args []string
+	cmd  *exec.Cmd
+}
+
+// Start makes a cluster and runs it, with further arguments of postgres, until
+// the test ends. It returns when the server answers. Without PostgreSQL the test
+// fails.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A unix socket's path is bounded, and those of a test's own directory are long.
+	root, err := os.MkdirTemp("", "pg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(root) })
+	s := &Server{
+		Addr: l.Addr().String(), Socket: root, Dir: filepath.Join(root, "data"),
+		t: t, bin: binaries(t), log: filepath.Join(root, "log"), args: args,
+	}
+	l.Close()
+	s.own(root)
+	initdb := s.command(context.Background(), "initdb", "-D", s.Dir, "-U", "regogate", "--no-sync", "-E", "UTF8", "--locale=C", "-A", "trust")
+	if out, err := initdb.CombinedOutput(); err != nil {
+		t.Fatalf("initdb: %v\n%s", err, out)
+	}
+	s.hba()
+	s.Start()
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// URL is the address of a database for a role, without a password.
+func (s *Server) URL(role, database string) string {
+	return fmt.Sprintf("postgres://%s@%s/%s", role, s.Addr, database)
+}
+
+// binaries finds where PostgreSQL is: on the PATH, or where Debian puts it.
+func binaries(t testing.TB) string {
+	t.Helper()
+	if path, err := exec.LookPath("initdb"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			return filepath.Dir(path)
+		}
+	}
+	found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
+	if len(found) == 0 {
+		t.Fatal("these tests need PostgreSQL: apt-get install postgresql")
+	}
+	return filepath.Dir(slices.Max(found))
+}
+
+// own gives the directory to the role that PostgreSQL runs as, which must not be
+// root.
+func (s *Server) own(dir string) {
+	s.t.Helper()
+	if os.Getuid() != 0 {
+		return
+	}
+	u, err := user.Lookup("postgres")
+	if err != nil {
+		s.t.Fatalf("as root these tests need the user postgres: apt-get install postgresql: %v", err)
+	}
+	uid, _ := strconv.ParseUint(u.Uid, 10, 32)
+	gid, _ := strconv.ParseUint(u.Gid, 10, 32)
+	s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+	if err := os.Chown(dir, int(uid), int(gid)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *Server) hba() {
+	s.t.Helper()
+	rules := "local all regogate trust\nhost all regogate 127.0.0.1/32 trust\nlocal all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n"
+	if err := os.WriteFile(filepath.Join(s.Dir, "pg_hba.conf"), []byte(rules), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *Server) command(ctx context.Context, name string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, name), args...)
+	cmd.Dir = s.Socket
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as}
+	return cmd
+}
+
+// Start runs the server again after Kill or Stop.
+func (s *Server) Start() {
+	s.t.Helper()
+	host, port, err := net.SplitHostPort(s.Addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	out, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer out.Close()
+	s.cmd = s.command(context.Background(), "postgres", append([]string{"-D", s.Dir, "-h", host, "-p", port, "-k", s.Socket,
+		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off", "-c", "shared_buffers=16MB",
+		"-c", "max_connections=50", "-c", "autovacuum=off", "-c", "restart_after_crash=off"}, s.args...)...)
+	s.cmd.Stdout, s.cmd.Stderr = out, out
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	for end := time.Now().Add(30 * time.Second); !s.answers(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			text, _ := os.ReadFile(s.log)
+			s.t.Fatalf("PostgreSQL does not answer:\n%s", text)
+		}
+	}
+}
+
+func (s *Server) answers() bool {
+	host, port, _ := net.SplitHostPort(s.Addr)
+	return s.command(context.Background(), "pg_isready", "-q", "-h", host, "-p", port, "-t", "2").Run() == nil
+}
+
+// Kill leaves the server no time to say goodbye. It may be dead already.
+func (s *Server) Kill() {
+	if s.cmd == nil {
+		return
+	}
+	// Stopped children would outlive it, and hold on to its shared memory.
+	_ = s.Signal(syscall.SIGKILL)
+	_ = s.cmd.Wait() // it was killed
+	s.cmd = nil
+}
+
+// Stop ends the server in good order, and every connection with it.
+func (s *Server) Stop() {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		s.t.Fatal(err)
+	}
+	_ = s.cmd.Wait() // it says how it ended
+	s.cmd = nil
+}
+
+// Signal sends a signal to the server and to all its processes, each of which is
+// a session of its own, such as SIGSTOP.
+func (s *Server) Signal(sig syscall.Signal) error {
+	parent := s.cmd.Process.Pid
+	children, _ := exec.Command("pgrep", "-P", strconv.Itoa(parent)).Output() // no children is an error too
+	err := syscall.Kill(parent, sig)
+	for _, field := range strings.Fields(string(children)) {
+		if pid, err := strconv.Atoi(field); err == nil {
+			_ = syscall.Kill(pid, sig) // it may have ended meanwhile
+		}
+	}
+	return err
+}
+
+// Exec runs SQL as the superuser, a statement each, and returns what psql prints:
+// values alone, | between columns.
+func (s *Server) Exec(database string, sql ...string) string {
+	s.t.Helper()
+	host, port, _ := net.SplitHostPort(s.Addr)
+	args := []string{"-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", host, "-p", port, "-U", "regogate", "-d", database}
+	for _, statement := range sql {
+		args = append(args, "-c", statement)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	out, err := s.command(ctx, "psql", args...).CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("%q: %v\n%s", sql, err, out)
+	}
+	return string(out)
+}
+
+// Database makes an empty database and returns its name.
+func (s *Server) Database() string {
+	s.t.Helper()
+	name := fmt.Sprintf("d%d", time.Now().UnixNano())
+	s.Exec("postgres", "create database "+name)
+	return name
+}

@@ -1,0 +1,70 @@
+//go:build unix
+
+package registry
+
+import (
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/regogate/regogate/e2e/pgserver"
+	"github.com/regogate/regogate/registry/strictyaml"
+)
+
+// postgresConfig is that of a fresh schema with the tables in it.
+func postgresConfig(t testing.TB, server *pgserver.Server) PostgresConfig {
+	t.Helper()
+	cfg := PostgresConfig{
+		URL: strictyaml.Secret(server.URL("regogate", "postgres")), Timeout: 10 * time.Second,
+		Schema: fmt.Sprintf("s%d", time.Now().UnixNano()),
+	}
+	if from, to, err := Migrate(t.Context(), cfg); err != nil || from != 0 || to != schemaVersion {
+		t.Fatalf("from %d to %d, %v", from, to, err)
+	}
+	return cfg
+}
+
+func openPostgres(t testing.TB, cfg PostgresConfig) *Postgres {
+	t.Helper()
+	p, err := NewPostgres(t.Context(), cfg, quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// readDir is the catalogue in a directory.
+func readDir(t testing.TB, dir string) *Catalogue {
+	t.Helper()
+	f := &File{fsys: os.DirFS(dir), dir: dir}
+	names, err := f.names()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, problems, err := f.read(names)
+	if err != nil || len(problems) > 0 {
+		t.Fatal(problems, err)
+	}
+	return c
+}
+
+// postgresTruth is a registry in PostgreSQL that somebody else syncs with the
+// directory.
+func postgresTruth(server *pgserver.Server) func(t *testing.T) *truth {
+	return func(t *testing.T) *truth {
+		cfg := postgresConfig(t, server)
+		tr := &truth{dir: t.TempDir()}
+		tr.open = func(t *testing.T) Source { return openPostgres(t, cfg) }
+		tr.publish = func(t *testing.T) {
+			t.Helper()
+			p := openPostgres(t, cfg)
+			defer p.Close()
+			if _, err := p.Replace(t.Context(), Author{Name: "sync"}, head(t, p), readDir(t, tr.dir), ReplaceOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return tr
+	}
+}
