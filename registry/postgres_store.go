@@ -24,7 +24,7 @@ type ReplaceOptions struct {
 
 // Quarantine is of Store.
 func (p *Postgres) Quarantine(ctx context.Context, by Author, q Quarantined) (Head, error) {
-	doing := "quarantine " + thing(q.Server, q.Tool)
+	doing := "quarantine " + Name(q.Server, q.Tool)
 	return p.change(ctx, by, doing, false, func(_ pgx.Tx, now time.Time, c *Catalogue) error {
 		q.By, q.Since = by.Name, now
 		i := slices.IndexFunc(c.Quarantine, func(o Quarantined) bool { return compareQuarantined(o, q) == 0 })
@@ -40,12 +40,12 @@ func (p *Postgres) Quarantine(ctx context.Context, by Author, q Quarantined) (He
 
 // Release is of Store.
 func (p *Postgres) Release(ctx context.Context, by Author, server, tool string) (Head, error) {
-	doing := "release " + thing(server, tool) + " from quarantine"
+	doing := "release " + Name(server, tool)
 	return p.change(ctx, by, doing, false, func(_ pgx.Tx, _ time.Time, c *Catalogue) error {
 		before := len(c.Quarantine)
 		c.Quarantine = slices.DeleteFunc(c.Quarantine, func(q Quarantined) bool { return q.Server == server && q.Tool == tool })
 		if len(c.Quarantine) == before {
-			return fmt.Errorf("the quarantine is %w", ErrUnknown)
+			return fmt.Errorf("a quarantine of that is %w", ErrUnknown)
 		}
 		return nil
 	})
@@ -53,11 +53,11 @@ func (p *Postgres) Release(ctx context.Context, by Author, server, tool string) 
 
 // Approve is of Store. A new pin is not covered by the signature, which goes.
 func (p *Postgres) Approve(ctx context.Context, by Author, server, tool, sha256 string, definition []byte) (Head, error) {
-	doing := "approve the definition of " + thing(server, tool)
+	doing := "approve " + Name(server, tool)
 	return p.change(ctx, by, doing, false, func(tx pgx.Tx, _ time.Time, c *Catalogue) error {
 		i := slices.IndexFunc(c.Tools, func(t Tool) bool { return t.Server == server && t.Name == tool })
-		if i < 0 {
-			return fmt.Errorf("the tool is %w", ErrUnknown)
+		if i < 0 || c.Tools[i].Suggested {
+			return fmt.Errorf("the tool is %w; give it an entry that is not suggested", ErrUnknown)
 		}
 		if !validSHA256(sha256) {
 			return fmt.Errorf("%w: of the digest: %s", errRefused, sha256Rule)
@@ -81,7 +81,7 @@ func (p *Postgres) Definition(ctx context.Context, server, tool, sha256 string) 
 		err = fmt.Errorf("a definition of digest %.12s is %w", sha256, ErrUnknown)
 	}
 	if err != nil {
-		return nil, p.failed("read the approved definition of "+thing(server, tool), err)
+		return nil, p.failed("read the approved definition of "+Name(server, tool), err)
 	}
 	return []byte(text), nil
 }
@@ -116,14 +116,6 @@ func keepPins(tools, had []Tool) (changed bool) {
 		}
 	}
 	return changed
-}
-
-// thing names a tool, or a server.
-func thing(server, tool string) string {
-	if tool == "" {
-		return fmt.Sprintf("server %.64q", server)
-	}
-	return fmt.Sprintf("tool %.64q of %.64q", tool, server)
 }
 
 // change makes one revision of what edit does to the current catalogue, of which
