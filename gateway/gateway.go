@@ -242,7 +242,8 @@ func (g *Gateway) refresh(ctx context.Context) error {
 	var state *upstream.State
 	var snap *registry.Snapshot
 	for n := 1; ; n++ {
-		if s, r := g.pool.Current(), g.keeper.Current(); s != state || r != snap {
+		// Before the registry's first snapshot nothing is known, and all is denied.
+		if s, r := g.pool.Current(), g.keeper.Current(); r != nil && (s != state || r != snap) {
 			g.catalog.Store(newCatalog(&g.config, g.catalog.Load(), s, r, g.log))
 			state, snap = s, r
 		}

@@ -79,15 +79,17 @@ func (c *Config) ttl() time.Duration {
 
 // Open builds the configured source, behind the cache where there is one, and
 // loads its first snapshot. embedded is the catalogue that comes with the
-// binary. A Redis that is down does not matter; a catalogue with problems
-// does, and the error has a line for each.
+// binary. A Redis that is down does not matter; a catalogue of files with
+// problems does, and the error has a line for each. A PostgreSQL that cannot be
+// used yet is the keeper's to go on asking: it has no snapshot, and its status and
+// the log say why.
 func Open(ctx context.Context, cfg Config, embedded fs.FS, log *slog.Logger) (*Keeper, error) {
 	source, err := openSource(ctx, cfg, embedded, log)
 	if err != nil {
 		return nil, err
 	}
 	k := NewKeeper(source, cfg, log)
-	if err := k.Refresh(ctx); err != nil {
+	if err := k.Refresh(ctx); err != nil && (cfg.Postgres == nil || ctx.Err() != nil) {
 		k.Close()
 		return nil, err
 	}
