@@ -78,13 +78,23 @@ func TestPostgresHistory(t *testing.T) {
 		do      func() (Head, error)
 		changes bool
 	}{
-		{func() (Head, error) { return p.Replace(t.Context(), by, head(t, p), small(t, "s.i.g", x, y), ReplaceOptions{}) }, true},
-		{func() (Head, error) { return p.Replace(t.Context(), by, head(t, p), small(t, "s.i.g", x, y), ReplaceOptions{}) }, false},
-		{func() (Head, error) { return p.Quarantine(t.Context(), Author{Name: "bob"}, Quarantined{Server: "b", Reason: "no"}) }, true},
-		{func() (Head, error) { return p.Quarantine(t.Context(), Author{Name: "cid"}, Quarantined{Server: "b", Reason: "no"}) }, false},
+		{func() (Head, error) {
+			return p.Replace(t.Context(), by, head(t, p), small(t, "s.i.g", x, y), ReplaceOptions{})
+		}, true},
+		{func() (Head, error) {
+			return p.Replace(t.Context(), by, head(t, p), small(t, "s.i.g", x, y), ReplaceOptions{})
+		}, false},
+		{func() (Head, error) {
+			return p.Quarantine(t.Context(), Author{Name: "bob"}, Quarantined{Server: "b", Reason: "no"})
+		}, true},
+		{func() (Head, error) {
+			return p.Quarantine(t.Context(), Author{Name: "cid"}, Quarantined{Server: "b", Reason: "no"})
+		}, false},
 		{func() (Head, error) { return p.Approve(t.Context(), Author{Name: "bob"}, "a", "y", sha, []byte("{}")) }, true},
 		{func() (Head, error) { return p.Approve(t.Context(), Author{Name: "cid"}, "a", "y", sha, []byte("{}")) }, false},
-		{func() (Head, error) { return p.Replace(t.Context(), by, head(t, p), small(t, "", x2), ReplaceOptions{}) }, true},
+		{func() (Head, error) {
+			return p.Replace(t.Context(), by, head(t, p), small(t, "", x2), ReplaceOptions{})
+		}, true},
 		{func() (Head, error) { return p.Release(t.Context(), Author{Name: "bob"}, "b", "") }, true},
 	} {
 		before := head(t, p)

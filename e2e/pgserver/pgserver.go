@@ -22,16 +22,16 @@ import (
 // Server is a PostgreSQL on a port and in a directory of its own. Its superuser
 // is regogate, whom it trusts; others need their password.
 type Server struct {
-	Addr   string // host:port
-	Socket string // directory of its unix socket
-	Dir    string // its data; pg_hba.conf and postgresql.conf lie there
+	Addr   string   // host:port
+	Socket string   // directory of its unix socket
+	Dir    string   // its data
+	Args   []string // of postgres, at the next start
 
-	t    testing.TB
-	bin  string
-	as   *syscall.Credential // nil is whoever runs the test
-	log  string
-	args []string
-	cmd  *exec.Cmd
+	t   testing.TB
+	bin string
+	as  *syscall.Credential // nil is whoever runs the test
+	log string
+	cmd *exec.Cmd
 }
 
 // Start makes a cluster and runs it, with further arguments of postgres, until
@@ -43,9 +43,7 @@ func Start(t testing.TB, args ...string) *Server {
 	s.run("initdb", "-D", s.Dir, "-U", "regogate", "--no-sync", "-E", "UTF8", "--locale=C", "-A", "trust")
 	rules := "local all regogate trust\nhost all regogate 127.0.0.1/32 trust\nhost replication regogate 127.0.0.1/32 trust\n" +
 		"local all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n"
-	if err := os.WriteFile(filepath.Join(s.Dir, "pg_hba.conf"), []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.Write("pg_hba.conf", rules)
 	s.Start()
 	t.Cleanup(s.Kill)
 	return s
@@ -54,7 +52,7 @@ func Start(t testing.TB, args ...string) *Server {
 // Standby runs a hot standby of the server until the test ends.
 func (s *Server) Standby() *Server {
 	s.t.Helper()
-	standby := place(s.t, s.args)
+	standby := place(s.t, s.Args)
 	host, port, _ := net.SplitHostPort(s.Addr)
 	standby.run("pg_basebackup", "-D", standby.Dir, "-R", "--no-sync", "-c", "fast", "-h", host, "-p", port, "-U", "regogate")
 	standby.Start()
@@ -78,7 +76,7 @@ func place(t testing.TB, args []string) *Server {
 	t.Cleanup(func() { os.RemoveAll(root) })
 	s := &Server{
 		Addr: l.Addr().String(), Socket: root, Dir: filepath.Join(root, "data"),
-		t: t, bin: binaries(t), log: filepath.Join(root, "log"), args: args,
+		t: t, bin: binaries(t), log: filepath.Join(root, "log"), Args: args,
 	}
 	s.own(root)
 	return s
@@ -143,6 +141,22 @@ func (s *Server) command(ctx context.Context, name string, args ...string) *exec
 	return cmd
 }
 
+// Write writes a file of its data, such as pg_hba.conf, which it reads when it
+// starts.
+func (s *Server) Write(name, text string) {
+	s.t.Helper()
+	path := filepath.Join(s.Dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if s.as == nil {
+		return
+	}
+	if err := os.Chown(path, int(s.as.Uid), int(s.as.Gid)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // Start runs the server again after Kill or Stop.
 func (s *Server) Start() {
 	s.t.Helper()
@@ -157,7 +171,7 @@ func (s *Server) Start() {
 	defer out.Close()
 	s.cmd = s.command(context.Background(), "postgres", append([]string{"-D", s.Dir, "-h", host, "-p", port, "-k", s.Socket,
 		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=16MB",
-		"-c", "max_connections=50", "-c", "autovacuum=off", "-c", "restart_after_crash=off"}, s.args...)...)
+		"-c", "max_connections=50", "-c", "autovacuum=off", "-c", "restart_after_crash=off"}, s.Args...)...)
 	s.cmd.Stdout, s.cmd.Stderr = out, out
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -220,12 +234,4 @@ func (s *Server) Exec(database string, sql ...string) string {
 		args = append(args, "-c", statement)
 	}
 	return s.run("psql", args...)
-}
-
-// Database makes an empty database and returns its name.
-func (s *Server) Database() string {
-	s.t.Helper()
-	name := fmt.Sprintf("d%d", time.Now().UnixNano())
-	s.Exec("postgres", "create database "+name)
-	return name
 }
