@@ -183,9 +183,18 @@ func (c *Config) rebase(dir string) {
 		iss := &c.Auth.Issuers[i]
 		paths = append(paths, &iss.JWKSFile, &iss.PublicKeyFile, &iss.InsecureHMACSecretFile)
 	}
+	var clients []*registry.TLSConfig
 	for _, r := range []*registry.RedisConfig{c.Registry.Redis, c.Sessions.Redis} {
-		if r != nil && r.TLS != nil {
-			paths = append(paths, &r.TLS.CAFile, &r.TLS.CertFile, &r.TLS.KeyFile)
+		if r != nil {
+			clients = append(clients, r.TLS)
+		}
+	}
+	if c.Registry.Postgres != nil {
+		clients = append(clients, c.Registry.Postgres.TLS)
+	}
+	for _, t := range clients {
+		if t != nil {
+			paths = append(paths, &t.CAFile, &t.CertFile, &t.KeyFile)
 		}
 	}
 	for name, s := range c.Servers {

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
 	"math/big"
@@ -25,6 +26,7 @@ import (
 )
 
 func TestConfigProblems(t *testing.T) {
+	const pgForm = "want postgres://user[:password]@host[:port]/database, or postgres://user@/database?host=/DIRECTORY for a unix socket"
 	const urlForm = "want redis://[user:password@]host[:port][/db], or rediss:// for TLS"
 	for _, c := range []struct{ in, want string }{
 		{"{}", ""},
@@ -52,6 +54,37 @@ func TestConfigProblems(t *testing.T) {
 		{"{redis: {addrs: ['a:1'], prefix: 'a b'}}", "f:1: registry.redis.prefix: want at most 64 of A-Z a-z 0-9 . - _ :"},
 		{"{redis: {addrs: ['a:1'], timeout: 1m}}", "f:1: registry.redis.timeout: want more than 0 and at most 5s"},
 		{"{redis: {addrs: ['a:1'], tls: {cert_file: x}}}", "f:1: registry.redis.tls.cert_file: want cert_file and key_file, or neither"},
+		{"{postgres: {url: 'postgres://u:hunter2@db.example:5433/r', schema: s_1, timeout: 1s}, redis: {addrs: ['a:1']}}", ""},
+		{"{postgres: {url: 'postgresql://u@[2001:db8::1]/r', password: hunter2, tls: {ca_file: x}}}", ""},
+		{"{postgres: {url: 'postgres://u@/r?host=/run/pg&port=5433', password: hunter2}}", ""},
+		{"{postgres: {url: 'postgres://u@db.example/r', insecure_plaintext: true}}", ""},
+		{"{path: c, postgres: {url: 'postgres://u@a/r'}}", "f:1: registry.path: want path or postgres, not both"},
+		{"{postgres: {}}", "f:1: registry.postgres.url: is missing; " + pgForm},
+		{"{postgres: {url: 'host=a user=u password=hunter2'}}", "f:1: registry.postgres.url: " + pgForm},
+		{"{postgres: {url: 'mysql://u:hunter2@a/r'}}", "f:1: registry.postgres.url: " + pgForm},
+		{"{postgres: {url: 'postgres://a/r'}}", "f:1: registry.postgres.url: " + pgForm},
+		{"{postgres: {url: 'postgres://u:hunter2@a'}}", "f:1: registry.postgres.url: " + pgForm},
+		{"{postgres: {url: 'postgres://u:hunter2@a:0/r'}}", "f:1: registry.postgres.url: " + pgForm},
+		{"{postgres: {url: 'postgres://u:hunter2@a:1,b:2/r'}}", "f:1: registry.postgres.url: " + pgForm},
+		{"{postgres: {url: 'postgres://u:hunter2@a,b/r'}}", "f:1: registry.postgres.url: " + pgForm},
+		{"{postgres: {url: 'postgres://u:hun/ter2@a/r'}}", "f:1: registry.postgres.url: " + pgForm},
+		{"{postgres: {url: 'postgres://u:hunter2@a/r/x'}}", "f:1: registry.postgres.url: " + pgForm},
+		{"{postgres: {url: 'postgres://u:hunter2@a/r#x'}}", "f:1: registry.postgres.url: " + pgForm},
+		{"{postgres: {url: 'postgres://u%00:hunter2@a/r'}}", "f:1: registry.postgres.url: " + pgForm},
+		{"{postgres: {url: 'postgres://u@/r'}}", "f:1: registry.postgres.url: " + pgForm},
+		{"{postgres: {url: 'postgres://u@/r?host=run'}}", "f:1: registry.postgres.url: " + pgForm},
+		{"{postgres: {url: 'postgres://u@/r?host=/a&host=/b'}}", "f:1: registry.postgres.url: has a parameter that is not understood; " + pgForm},
+		{"{postgres: {url: 'postgres://u:hunter2@a/r?host=/run'}}", "f:1: registry.postgres.url: has a parameter that is not understood; " + pgForm},
+		{"{postgres: {url: 'postgres://u:hunter2@a/r?servicefile=x'}}", "f:1: registry.postgres.url: has a parameter that is not understood; " + pgForm},
+		{"{postgres: {url: 'postgres://u:hunter2@a/r?sslmode=disable'}}", "f:1: registry.postgres.url: says how to use TLS; that is set in tls beside it"},
+		{"{postgres: {url: 'postgres://u:hunter2@a/r', password: hunter2}}", "f:1: registry.postgres.password: want it here or in url, not both"},
+		{"{postgres: {url: 'postgres://u@/r?host=/run', tls: {}}}", "f:1: registry.postgres.tls: has no effect on a unix socket"},
+		{"{postgres: {url: 'postgres://u@a/r', tls: {}, insecure_plaintext: true}}", "f:1: registry.postgres.insecure_plaintext: want tls or insecure_plaintext, not both"},
+		{"{postgres: {url: 'postgres://u@127.0.0.2/r', insecure_plaintext: true}}", "f:1: registry.postgres.insecure_plaintext: has no effect on a unix socket or over loopback, where there is no TLS without tls"},
+		{"{postgres: {url: 'postgres://u@a/r', tls: {key_file: x}}}", "f:1: registry.postgres.tls.cert_file: want cert_file and key_file, or neither"},
+		{"{postgres: {url: 'postgres://u@a/r', schema: Mine}}", "f:1: registry.postgres.schema: want at most 48 of a-z 0-9 _, neither beginning with a digit nor with pg_"},
+		{"{postgres: {url: 'postgres://u@a/r', schema: pg_x}}", "f:1: registry.postgres.schema: want at most 48 of a-z 0-9 _, neither beginning with a digit nor with pg_"},
+		{"{postgres: {url: 'postgres://u@a/r', timeout: 1h}}", "f:1: registry.postgres.timeout: want 50ms to 30s"},
 	} {
 		var file struct {
 			Registry Config `yaml:"registry"`
@@ -190,16 +223,21 @@ func writeCertificate(t *testing.T, dir string) tls.Certificate {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), DNSNames: []string{"redis.test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "by_certificate"}, DNSNames: []string{"redis.test"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	if err := os.WriteFile(filepath.Join(dir, "cert.pem"), text, 0o600); err != nil {
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
 		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }

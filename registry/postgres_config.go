@@ -145,6 +145,9 @@ func parsePostgresURL(text string) (*postgresURL, error) {
 	if port == "" {
 		port = "5432"
 	}
+	if u.Host != "" && strings.ContainsAny(to.host, ",/") {
+		return nil, form // several hosts, or what is no name
+	}
 	if to.host == "" || to.user == "" || to.database == "" || !validPort(port) || strings.Contains(to.database, "/") ||
 		strings.ContainsRune(to.host+to.user+to.password+to.database, 0) || strings.ContainsFunc(to.host+to.database+to.user, notShown) {
 		return nil, form

@@ -128,7 +128,7 @@ func (p *Postgres) change(ctx context.Context, by Author, doing string, repair b
 	written := false
 	err := by.check()
 	if err == nil {
-		err = pgx.BeginTxFunc(ctx, p.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
+		err = pgx.BeginTxFunc(ctx, p.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, func(tx pgx.Tx) error {
 			head, err = p.changeIn(ctx, tx, by, repair, edit)
 			written = err == nil
 			return err

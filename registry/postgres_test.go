@@ -55,7 +55,7 @@ func readDir(t testing.TB, dir string) *Catalogue {
 func postgresTruth(server *pgserver.Server) func(t *testing.T) *truth {
 	return func(t *testing.T) *truth {
 		cfg := postgresConfig(t, server)
-		tr := &truth{dir: t.TempDir()}
+		tr := &truth{dir: t.TempDir(), cfg: cfg}
 		tr.open = func(t *testing.T) Source { return openPostgres(t, cfg) }
 		tr.publish = func(t *testing.T) {
 			t.Helper()

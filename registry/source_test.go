@@ -1,3 +1,5 @@
+//go:build unix
+
 package registry
 
 import (
@@ -22,6 +24,7 @@ type truth struct {
 	dir     string
 	open    func(t *testing.T) Source
 	publish func(t *testing.T) // makes what the directory says the source's; nil where it looks itself
+	cfg     PostgresConfig     // where it is in PostgreSQL
 }
 
 func (tr *truth) write(t *testing.T, name, text string) {

@@ -22,16 +22,16 @@ import (
 // Server is a PostgreSQL on a port and in a directory of its own. Its superuser
 // is regogate, whom it trusts; others need their password.
 type Server struct {
-	Addr   string // host:port
-	Socket string // directory of its unix socket
-	Dir    string // its data; pg_hba.conf and postgresql.conf lie there
+	Addr   string   // host:port
+	Socket string   // directory of its unix socket
+	Dir    string   // its data
+	Args   []string // of postgres, at the next start
 
-	t    testing.TB
-	bin  string
-	as   *syscall.Credential // nil is whoever runs the test
-	log  string
-	args []string
-	cmd  *exec.Cmd
+	t   testing.TB
+	bin string
+	as  *syscall.Credential // nil is whoever runs the test
+	log string
+	cmd *exec.Cmd
 }
 
 // Start makes a cluster and runs it, with further arguments of postgres, until
@@ -39,10 +39,35 @@ type Server struct {
 // fails.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
+	s := place(t, args)
+	s.run("initdb", "-D", s.Dir, "-U", "regogate", "--no-sync", "-E", "UTF8", "--locale=C", "-A", "trust")
+	rules := "local all regogate trust\nhost all regogate 127.0.0.1/32 trust\nhost replication regogate 127.0.0.1/32 trust\n" +
+		"local all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n"
+	s.Write("pg_hba.conf", rules)
+	s.Start()
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// Standby runs a hot standby of the server until the test ends.
+func (s *Server) Standby() *Server {
+	s.t.Helper()
+	standby := place(s.t, s.Args)
+	host, port, _ := net.SplitHostPort(s.Addr)
+	standby.run("pg_basebackup", "-D", standby.Dir, "-R", "--no-sync", "-c", "fast", "-h", host, "-p", port, "-U", "regogate")
+	standby.Start()
+	s.t.Cleanup(standby.Kill)
+	return standby
+}
+
+// place is a server that has nothing yet but where it is going to be.
+func place(t testing.TB, args []string) *Server {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.Close()
 	// A unix socket's path is bounded, and those of a test's own directory are long.
 	root, err := os.MkdirTemp("", "pg")
 	if err != nil {
@@ -51,18 +76,22 @@ func Start(t testing.TB, args ...string) *Server {
 	t.Cleanup(func() { os.RemoveAll(root) })
 	s := &Server{
 		Addr: l.Addr().String(), Socket: root, Dir: filepath.Join(root, "data"),
-		t: t, bin: binaries(t), log: filepath.Join(root, "log"), args: args,
+		t: t, bin: binaries(t), log: filepath.Join(root, "log"), Args: args,
 	}
-	l.Close()
 	s.own(root)
-	initdb := s.command(context.Background(), "initdb", "-D", s.Dir, "-U", "regogate", "--no-sync", "-E", "UTF8", "--locale=C", "-A", "trust")
-	if out, err := initdb.CombinedOutput(); err != nil {
-		t.Fatalf("initdb: %v\n%s", err, out)
-	}
-	s.hba()
-	s.Start()
-	t.Cleanup(s.Kill)
 	return s
+}
+
+// run runs one of PostgreSQL's programs to its end.
+func (s *Server) run(name string, args ...string) string {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	out, err := s.command(ctx, name, args...).CombinedOutput()
+	if err != nil {
+		s.t.Fatalf("%s %q: %v\n%s", name, args, err, out)
+	}
+	return string(out)
 }
 
 // URL is the address of a database for a role, without a password.
@@ -104,20 +133,28 @@ func (s *Server) own(dir string) {
 	}
 }
 
-func (s *Server) hba() {
-	s.t.Helper()
-	rules := "local all regogate trust\nhost all regogate 127.0.0.1/32 trust\nlocal all all scram-sha-256\nhost all all 127.0.0.1/32 scram-sha-256\n"
-	if err := os.WriteFile(filepath.Join(s.Dir, "pg_hba.conf"), []byte(rules), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
 func (s *Server) command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, name), args...)
 	cmd.Dir = s.Socket
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.as}
 	return cmd
+}
+
+// Write writes a file of its data, such as pg_hba.conf, which it reads when it
+// starts.
+func (s *Server) Write(name, text string) {
+	s.t.Helper()
+	path := filepath.Join(s.Dir, name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+	if s.as == nil {
+		return
+	}
+	if err := os.Chown(path, int(s.as.Uid), int(s.as.Gid)); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 // Start runs the server again after Kill or Stop.
@@ -133,8 +170,8 @@ func (s *Server) Start() {
 	}
 	defer out.Close()
 	s.cmd = s.command(context.Background(), "postgres", append([]string{"-D", s.Dir, "-h", host, "-p", port, "-k", s.Socket,
-		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "synchronous_commit=off", "-c", "shared_buffers=16MB",
-		"-c", "max_connections=50", "-c", "autovacuum=off", "-c", "restart_after_crash=off"}, s.args...)...)
+		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=16MB",
+		"-c", "max_connections=50", "-c", "autovacuum=off", "-c", "restart_after_crash=off"}, s.Args...)...)
 	s.cmd.Stdout, s.cmd.Stderr = out, out
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
@@ -196,19 +233,5 @@ func (s *Server) Exec(database string, sql ...string) string {
 	for _, statement := range sql {
 		args = append(args, "-c", statement)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	out, err := s.command(ctx, "psql", args...).CombinedOutput()
-	if err != nil {
-		s.t.Fatalf("%q: %v\n%s", sql, err, out)
-	}
-	return string(out)
-}
-
-// Database makes an empty database and returns its name.
-func (s *Server) Database() string {
-	s.t.Helper()
-	name := fmt.Sprintf("d%d", time.Now().UnixNano())
-	s.Exec("postgres", "create database "+name)
-	return name
+	return s.run("psql", args...)
 }
