@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -44,12 +46,21 @@ func (s *stand) save(value string) {
 }
 
 // check refuses policies that say so.
-func check(dir string) error {
-	text, err := os.ReadFile(filepath.Join(dir, "authz.rego"))
-	if err == nil && strings.Contains(string(text), "refused") {
+func check(_ string, body []byte) error {
+	text, err := unzipped(body)
+	if err == nil && strings.Contains(text, `"refused"`) {
 		err = errors.New("authz.rego:3: it is refused")
 	}
 	return err
+}
+
+func unzipped(body []byte) (string, error) {
+	r, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(r)
+	return string(text), err
 }
 
 func newStand(t *testing.T, storeDir string, adjust ...func(*Config)) *stand {
@@ -62,7 +73,7 @@ func newStand(t *testing.T, storeDir string, adjust ...func(*Config)) *stand {
 	}
 	c := Config{
 		Bundles: map[string]string{"authz": s.dir}, Store: s.store, Retain: 3, Check: check,
-		Claims: func() bundles.Claims { return bundles.Claims{} }, Log: slog.New(slog.DiscardHandler),
+		Log: slog.New(slog.DiscardHandler),
 	}
 	for _, f := range adjust {
 		f(&c)
@@ -203,17 +214,17 @@ func TestRefusedPolicies(t *testing.T) {
 	s := newStand(t, t.TempDir())
 	first := s.other("")
 	s.save(`"refused"`)
-	st := s.until("the refusal", func(st Status) bool { return st.Problem != "" })
-	if st.Revision != first || st.Problem != "authz.rego:3: it is refused" {
+	st := s.until("the refusal", func(st Status) bool { return st.SourceProblem != "" })
+	if st.Revision != first || st.SourceProblem != "authz.rego:3: it is refused" {
 		t.Errorf("refused: %+v", st)
 	}
 	s.save("tru(")
-	st = s.until("the syntax error", func(st Status) bool { return strings.Contains(st.Problem, "authz.rego:4: unexpected eof token") })
-	if st.Revision != first || strings.Contains(st.Problem, "\n") {
+	st = s.until("the syntax error", func(st Status) bool { return strings.Contains(st.SourceProblem, "authz.rego:4: unexpected eof token") })
+	if st.Revision != first || strings.Contains(st.SourceProblem, "\n") {
 		t.Errorf("broken: %+v", st)
 	}
 	s.save("false")
-	if st := s.until("the mended one", func(st Status) bool { return st.Revision != first }); st.Problem != "" {
+	if st := s.until("the mended one", func(st Status) bool { return st.Revision != first }); st.SourceProblem != "" {
 		t.Errorf("mended: %+v", st)
 	}
 }
@@ -258,7 +269,7 @@ func TestRevisionsAndPins(t *testing.T) {
 	if st := again.server.Status()[0]; st.Revision != first || !st.Pinned {
 		t.Errorf("after a restart: %+v", st)
 	}
-	if err := again.store.Pin("authz", ""); err != nil {
+	if err := again.store.Unpin("authz"); err != nil {
 		t.Fatal(err)
 	}
 	again.until("the newest", func(st Status) bool { return st.Revision == list[3].Revision && !st.Pinned })
