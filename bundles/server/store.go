@@ -39,12 +39,20 @@ var digestRule = regexp.MustCompile(`^[0-9a-f]{64}$`)
 // maxRevision is how long a revision's name gets, in bytes.
 const maxRevision = 256
 
+func checkRevision(name string) error {
+	unprintable := func(c rune) bool { return !unicode.IsPrint(c) }
+	if name == "" || len(name) > maxRevision || !utf8.ValidString(name) || strings.ContainsFunc(name, unprintable) {
+		return fmt.Errorf("the revision %.40q: want 1 to %d printable bytes", name, maxRevision)
+	}
+	return nil
+}
+
 // check holds an entry of the index to what its user builds on.
 func (r Revision) check() error {
-	unprintable := func(c rune) bool { return !unicode.IsPrint(c) }
+	if err := checkRevision(r.Revision); err != nil {
+		return err
+	}
 	switch {
-	case r.Revision == "" || len(r.Revision) > maxRevision || !utf8.ValidString(r.Revision) || strings.ContainsFunc(r.Revision, unprintable):
-		return fmt.Errorf("the revision %.40q: want 1 to %d printable bytes", r.Revision, maxRevision)
 	case !digestRule.MatchString(r.Digest) || !digestRule.MatchString(r.Content):
 		return fmt.Errorf("revision %q: want digests of 64 lower-case hex digits", r.Revision)
 	case r.Size < 1 || r.Size > bundles.MaxSize:
@@ -289,12 +297,15 @@ func digest(body []byte) string {
 // readFile reads no more of a file than shows that it is too large. Opening a pipe
 // would wait for a writer.
 func readFile(path string, limit int64) ([]byte, error) {
+	large := fmt.Errorf("%s: is larger than %d bytes", path, limit)
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
 		return nil, err
 	case !info.Mode().IsRegular():
 		return nil, fmt.Errorf("%s: is no regular file", path)
+	case info.Size() > limit:
+		return nil, large
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -306,7 +317,7 @@ func readFile(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if int64(len(text)) > limit {
-		return nil, fmt.Errorf("%s: is larger than %d bytes", path, limit)
+		return nil, large
 	}
 	return text, nil
 }

@@ -183,11 +183,14 @@ func (s *Server) examine(source string, body []byte, signs bool) (r Revision, er
 			return r, fmt.Errorf("%s: the signature expired at %s: sign it again", source, r.Expires.Format(time.RFC3339))
 		}
 	}
+	r.Revision = cmp.Or(info.Revision, digest(body)[:12])
+	if err := checkRevision(r.Revision); err != nil {
+		return r, fmt.Errorf("%s: %w", source, err)
+	}
 	whole := slices.Contains(info.Roots, "") || slices.Contains(info.Roots, "mcp")
 	if whole && s.config.Check != nil {
 		err = s.config.Check(source, body)
 	}
-	r.Revision = cmp.Or(info.Revision, digest(body)[:12])
 	return r, err
 }
 
