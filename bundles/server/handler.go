@@ -62,9 +62,6 @@ func (w *statusWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for http.ResponseController.
-func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
 // authorized asks for the token where there is one.
 func (s *Server) authorized(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -111,9 +108,6 @@ func (s *Server) bundle(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		defer b.leave()
-		// The deadline for the request would end the waiting. Where there is none,
-		// this fails.
-		_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {

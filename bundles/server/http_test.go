@@ -44,16 +44,6 @@ func TestTypeOfLongPoll(t *testing.T) {
 	}
 }
 
-// A client waits for longer than its request may take.
-func TestLongPollOutlastsReadTimeout(t *testing.T) {
-	s := newStand(t, t.TempDir())
-	s.other("")
-	_, tag, _ := s.get("/bundles/authz")
-	if status, again, body := s.get("/bundles/authz", "If-None-Match", tag, "Prefer", "wait=3"); status != http.StatusNotModified || again != tag {
-		t.Errorf("%d %s, %d bytes", status, again, len(body))
-	}
-}
-
 // Where too many wait, others are told to come later and not to ask again at once;
 // what they do not have they get.
 func TestNoRoomToWait(t *testing.T) {

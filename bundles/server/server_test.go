@@ -85,9 +85,7 @@ func newStand(t *testing.T, storeDir string, adjust ...func(*Config)) *stand {
 	if s.server, err = New(c); err != nil {
 		t.Fatal(err)
 	}
-	s.Server = httptest.NewUnstartedServer(s.server.Handler())
-	s.Config.ReadTimeout = time.Second // of a request, and never of an answer
-	s.Start()
+	s.Server = httptest.NewServer(s.server.Handler())
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.server.Run(ctx) }()
@@ -286,18 +284,17 @@ func TestRevisionsAndPins(t *testing.T) {
 	}
 }
 
+// The token is the file's at each request, even where that was written within one
+// tick of the clock. While the file holds none, the last one counts.
 func TestToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
-	write := func(token string, age time.Duration) {
-		if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		when := time.Now().Add(-age)
-		if err := os.Chtimes(path, when, when); err != nil {
+	then := time.Now()
+	write := func(text string) {
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, then, then)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("one", time.Hour)
+	write("one\n")
 	token, err := OpenToken(path)
 	if err != nil {
 		t.Fatal(err)
@@ -305,24 +302,39 @@ func TestToken(t *testing.T) {
 	s := newStand(t, t.TempDir(), func(c *Config) { c.Token = token })
 	s.other("")
 	ask := func(header string) int {
-		status, _, _ := s.get("/bundles/authz", "Authorization", header)
+		status, h, _ := s.ask(http.MethodGet, "/bundles/authz", "Authorization", header)
+		if challenge := h.Get("WWW-Authenticate"); (status == 401) != (challenge == `Bearer realm="bundles"`) {
+			t.Errorf("%q: %d, WWW-Authenticate %q", header, status, challenge)
+		}
 		return status
 	}
-	for header, want := range map[string]int{"": 401, "Bearer two": 401, "one": 401, "Basic one": 401, "Bearer one": 200} {
+	for header, want := range map[string]int{
+		"": 401, "Bearer": 401, "Bearer ": 401, "Bearer two": 401, "one": 401, "Basic one": 401, "Bearer one": 200, "bearer one": 200,
+	} {
 		if got := ask(header); got != want {
 			t.Errorf("%q: %d, want %d", header, got, want)
+		}
+	}
+	for _, path := range []string{"/status", "/bundles/authz/revisions", "/bundles/authz/revisions/x"} {
+		if status, _, _ := s.get(path); status != http.StatusUnauthorized {
+			t.Errorf("%s: %d", path, status)
 		}
 	}
 	if status, _, _ := s.get("/health"); status != http.StatusOK {
 		t.Errorf("/health: %d", status)
 	}
-	write("two", 0)
+	write("two\n")
 	if ask("Bearer one") != 401 || ask("Bearer two") != 200 {
 		t.Error("the token that was changed is not the one that counts")
 	}
-	write("", time.Minute)
-	if ask("Bearer two") != 200 {
-		t.Error("an empty file took the last token away")
+	for _, text := range []string{"", " \n", strings.Repeat("x", maxToken+1)} {
+		write(text)
+		if ask("Bearer two") != 200 || ask("Bearer") != 401 {
+			t.Errorf("%d bytes took the last token away", len(text))
+		}
+		if _, err := OpenToken(path); err == nil {
+			t.Errorf("%d bytes are a token", len(text))
+		}
 	}
 }
 

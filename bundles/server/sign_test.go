@@ -26,11 +26,20 @@ func newKey(t *testing.T, id string) *bundles.Key {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), "key.pem")
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), 0o600); err != nil {
+	return readKey(t, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}), "", id)
+}
+
+const secret = "one secret, of words enough"
+
+func hmacKey(t *testing.T) *bundles.Key { return readKey(t, []byte(secret), "HS256", "prod") }
+
+func readKey(t *testing.T, text []byte, algorithm, id string) *bundles.Key {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	key, err := bundles.ReadSigningKey(path, "", id)
+	key, err := bundles.ReadSigningKey(path, algorithm, id)
 	if err != nil {
 		t.Fatal(err)
 	}
