@@ -16,10 +16,9 @@ const (
 	retryAfter = "30"   // seconds
 )
 
-// bundleType tells OPA that the server knows long polling.
 const (
-	bundleType = "application/vnd.openpolicyagent.bundles"
 	gzipType   = "application/gzip"
+	bundleType = "application/vnd.openpolicyagent.bundles" // tells OPA that the server knows long polling
 )
 
 // Handler serves the bundles:
@@ -29,6 +28,8 @@ const (
 //	GET /bundles/NAME/revisions/REVISION    a retained one
 //	GET /status                             how the bundles fare, JSON
 //	GET /health                             200 when every bundle is served, to everybody
+//
+// HEAD is as GET.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /health", s.health)

@@ -62,9 +62,9 @@ type served struct {
 	changed       chan struct{} // closed when the bundle changes
 }
 
-// New sets the pins and reads what the store has; Run publishes what is newer. What
-// is wrong in the store with one bundle is that one's problem. Nothing is changed
-// where there is an error.
+// New sets the pins, all of them or, where one is of nothing that is retained, none,
+// and reads what the store has; Run publishes what is newer. What is wrong in the
+// store with one bundle is that one's problem.
 func New(c Config) (*Server, error) {
 	s := &Server{config: c, served: map[string]*served{}, closing: make(chan struct{})}
 	for name, source := range c.Bundles {
@@ -186,7 +186,7 @@ func (s *Server) tell(b *served, side *string, what string, err error) {
 	}
 	*side = problem
 	if err == nil {
-		s.config.Log.Info(what+" no longer", "bundle", b.name)
+		s.config.Log.Info("mended: "+what, "bundle", b.name)
 		return
 	}
 	s.config.Log.Error(what, "bundle", b.name, "problem", problem, "revision", b.now.Revision)
