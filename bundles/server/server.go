@@ -47,6 +47,7 @@ type served struct {
 	name, source string
 
 	// Of the one goroutine that looks after the bundle.
+	sign    signer // as it was wanted last
 	refused string // content that is not to be published
 	why     error
 	lost    string // digest of what the store has and cannot give
@@ -67,6 +68,10 @@ type served struct {
 // store with one bundle is that one's problem.
 func New(c Config) (*Server, error) {
 	s := &Server{config: c, served: map[string]*served{}, closing: make(chan struct{})}
+	sign, err := s.signer()
+	if err != nil {
+		return nil, err
+	}
 	for name, source := range c.Bundles {
 		if err := checkName(name); err != nil {
 			return nil, err
@@ -74,7 +79,7 @@ func New(c Config) (*Server, error) {
 		if _, err := os.Stat(source); err != nil {
 			return nil, fmt.Errorf("bundle %s: %w", name, err)
 		}
-		s.served[name] = &served{name: name, source: source, changed: make(chan struct{})}
+		s.served[name] = &served{name: name, source: source, sign: sign, changed: make(chan struct{})}
 	}
 	if err := c.pin(); err != nil {
 		return nil, err
@@ -141,8 +146,26 @@ func (s *Server) load(b *served) error {
 		}
 	}
 	b.lost = ""
+	want, body, err = s.renew(b, want, body)
 	b.replace(want, body, pin, s.config.Log)
-	return nil
+	return err
+}
+
+// renew signs what is to be served anew, where it is not signed as is wanted or half
+// of its time has passed. Where that fails it is served as it is.
+func (s *Server) renew(b *served, r Revision, body []byte) (Revision, []byte, error) {
+	if b.sign.key == nil || b.sign.fresh(r, time.Now()) {
+		return r, body, nil
+	}
+	next := r
+	signed, err := b.sign.sign(body, &next)
+	if err == nil {
+		next, err = s.config.Store.Renew(b.name, signed, next)
+	}
+	if err != nil {
+		return r, body, fmt.Errorf("sign revision %s of bundle %s anew: %w", r.Revision, b.name, err)
+	}
+	return next, signed, nil
 }
 
 // wanted is the pinned revision, or the newest; zero where there is none.

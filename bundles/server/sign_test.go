@@ -175,12 +175,48 @@ func TestSignedAnewWithoutSource(t *testing.T) {
 	}
 }
 
+// What is served from the start and after a pin is set is signed as is wanted by then:
+// nobody gets one that has expired.
+func TestSignedAnewWhenPinned(t *testing.T) {
+	d := newDesk(t)
+	d.key, d.claims = newKey(t, "one"), bundles.Claims{Expires: time.Now().Add(time.Hour)}
+	first, _ := d.look()
+	d.save("false")
+	d.key, d.claims.Expires = newKey(t, "two"), time.Now().Add(10*time.Hour)
+	d.look()
+	if err := d.store.Pin("authz", first.Revision); err != nil {
+		t.Fatal(err)
+	}
+	d.server.show(d.b)
+	if st := d.b.status(); st.Revision != first.Revision || !st.Expires.Equal(d.claims.Expires.Truncate(time.Second)) {
+		t.Errorf("pinned: %+v", st)
+	}
+	d.key = newKey(t, "three")
+	d.restart()
+	if r := d.b.now; r.Revision != first.Revision || r.Signed.KeyID != "three" {
+		t.Errorf("at the start: %+v", r)
+	}
+}
+
+// Two files that differ in what others signed are the same when they are signed here.
+func TestSameBytesOfTwoContents(t *testing.T) {
+	path := bundleFile(t, "v1")
+	d := newDesk(t, func(c *Config) { c.Bundles["authz"] = path })
+	d.key = hmacKey(t)
+	first, body := d.look()
+	put(t, path, body)
+	for range 2 {
+		if st, _ := d.look(); st.ETag != first.ETag || st.StoreProblem != "" || len(d.list()) != 1 {
+			t.Errorf("%+v: %+v", st, d.list())
+		}
+	}
+}
+
 // A key that cannot be read keeps what is new from being published, and is told.
 func TestKeyCannotBeRead(t *testing.T) {
 	d := newDesk(t)
 	d.look()
-	d.config.Sign = func() (*bundles.Key, bundles.Claims, error) { return nil, bundles.Claims{}, os.ErrNotExist }
-	d.restart()
+	d.server.config.Sign = func() (*bundles.Key, bundles.Claims, error) { return nil, bundles.Claims{}, os.ErrNotExist }
 	d.save("false")
 	st, body := d.look()
 	text, err := unzipped(body)

@@ -158,51 +158,60 @@ func (s *Store) Publish(name string, body []byte, r Revision, retain int) error 
 	if err != nil {
 		return err
 	}
-	list = append(slices.DeleteFunc(list, func(o Revision) bool { return o.Content == r.Content }), r)
+	list = slices.DeleteFunc(list, func(o Revision) bool { return o.Content == r.Content || o.Digest == digest(body) })
+	list = append(list, r)
 	pinned, _ := find(list, pin)
-	drop := max(0, len(list)-retain)
-	old := slices.DeleteFunc(slices.Clone(list[:drop]), func(o Revision) bool { return o.Digest != pinned.Digest })
-	list = append(old, list[drop:]...)
-	return s.put(name, body, list, len(list)-1)
+	var kept []Revision
+	for i, o := range list {
+		if len(list)-i <= retain || o.Content == pinned.Content {
+			kept = append(kept, o)
+		}
+	}
+	_, err = s.put(name, body, kept, len(kept)-1)
+	return err
 }
 
-// Renew puts other bytes, and r, in the place of what is retained with r's digest.
-func (s *Store) Renew(name string, body []byte, r Revision) error {
+// Renew puts other bytes, and r, in the place of what is retained with r's content
+// and digest, and returns what is there then.
+func (s *Store) Renew(name string, body []byte, r Revision) (Revision, error) {
 	list, err := s.Revisions(name)
 	if err != nil {
-		return err
+		return r, err
 	}
-	i := slices.IndexFunc(list, func(o Revision) bool { return o.Digest == r.Digest })
+	i := slices.IndexFunc(list, func(o Revision) bool { return o.Content == r.Content && o.Digest == r.Digest })
 	if i < 0 {
-		return fmt.Errorf("renew revision %s of bundle %s: it is not retained any more", r.Revision, name)
+		return r, errors.New("it is not retained any more")
 	}
 	list[i] = r
 	return s.put(name, body, list, i)
 }
 
 // put writes the bytes of the entry at i, and then the index.
-func (s *Store) put(name string, body []byte, list []Revision, i int) error {
-	r := &list[i]
-	r.Digest, r.Size = digest(body), len(body)
-	err := r.check()
-	if err == nil {
-		err = os.MkdirAll(filepath.Join(s.dir, name), 0o755)
+func (s *Store) put(name string, body []byte, list []Revision, i int) (r Revision, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("publish bundle %s: %w", name, err)
+		}
+	}()
+	list[i].Digest, list[i].Size = digest(body), len(body)
+	if err := list[i].check(); err != nil {
+		return r, err
 	}
-	if err == nil {
-		err = replace(s.path(name, archive(r.Digest)), body)
+	if err := os.MkdirAll(filepath.Join(s.dir, name), 0o755); err != nil {
+		return r, err
 	}
-	var text []byte
-	if err == nil {
-		text, err = json.MarshalIndent(list, "", "  ")
+	if err := replace(s.path(name, archive(list[i].Digest)), body); err != nil {
+		return r, err
 	}
-	if err == nil {
-		err = replace(s.path(name, indexFile), append(text, '\n'))
-	}
+	text, err := json.MarshalIndent(list, "", "  ")
 	if err != nil {
-		return fmt.Errorf("publish bundle %s: %w", name, err)
+		return r, err
+	}
+	if err := replace(s.path(name, indexFile), append(text, '\n')); err != nil {
+		return r, err
 	}
 	s.sweep(name, list)
-	return nil
+	return list[i], nil
 }
 
 // sweep removes archives that the index does not have, such as what a process

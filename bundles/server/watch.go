@@ -97,8 +97,7 @@ func follow(watcher *fsnotify.Watcher, source string) {
 	})
 }
 
-// look publishes the source where that is new, signs anew what is to be served where
-// that needs it, and serves it.
+// look publishes the source where that is new, and serves what the store has then.
 func (s *Server) look(b *served) {
 	defer s.show(b)
 	list, err := s.config.Store.Revisions(b.name)
@@ -109,21 +108,19 @@ func (s *Server) look(b *served) {
 	var body []byte
 	var r Revision
 	if err == nil {
-		body, r, err = s.make(b, list, sign)
+		b.sign = sign
+		body, r, err = s.make(b, list)
 	}
 	s.tell(b, &b.sourceProblem, "bundle not published", err)
 	b.unkept = nil
 	if body != nil {
 		b.unkept = s.config.Store.Publish(b.name, body, r, s.config.Retain)
 	}
-	if b.unkept == nil && sign.key != nil {
-		b.unkept = s.renew(b, sign)
-	}
 }
 
 // make makes a revision of the source; there is no body where that is as it was
 // when it was published last.
-func (s *Server) make(b *served, list []Revision, sign signer) (body []byte, r Revision, err error) {
+func (s *Server) make(b *served, list []Revision) (body []byte, r Revision, err error) {
 	made, err := read(b.source)
 	if err != nil {
 		return nil, r, err
@@ -134,16 +131,16 @@ func (s *Server) make(b *served, list []Revision, sign signer) (body []byte, r R
 	}
 	if n := len(list); n > 0 && list[n-1].Content == content && list[n-1].Digest != b.lost {
 		// What the server signed is for others to see as it came once there is no key.
-		if sign.key != nil || list[n-1].Signed == (Signing{}) {
+		if b.sign.key != nil || list[n-1].Signed == (Signing{}) {
 			return nil, r, nil
 		}
 	}
-	if r, err = s.examine(b.source, made, sign.key != nil); err != nil {
+	if r, err = s.examine(b.source, made, b.sign.key != nil); err != nil {
 		b.refused, b.why = content, err
 		return nil, r, err
 	}
 	r.Content, r.Published = content, time.Now().UTC()
-	body, err = sign.sign(made, &r)
+	body, err = b.sign.sign(made, &r)
 	return body, r, err
 }
 
@@ -192,21 +189,4 @@ func (s *Server) examine(source string, body []byte, signs bool) (r Revision, er
 		err = s.config.Check(source, body)
 	}
 	return r, err
-}
-
-// renew signs what is to be served anew, where that is not signed as is wanted or
-// half of its time has passed.
-func (s *Server) renew(b *served, sign signer) error {
-	r, _, err := s.wanted(b.name)
-	if err != nil || r.Digest == "" || sign.fresh(r, time.Now()) {
-		return nil // show says what is wrong
-	}
-	body, err := s.config.Store.Read(b.name, r)
-	if err != nil {
-		return nil
-	}
-	if body, err = sign.sign(body, &r); err != nil {
-		return fmt.Errorf("sign revision %s of bundle %s anew: %w", r.Revision, b.name, err)
-	}
-	return s.config.Store.Renew(b.name, body, r)
 }
