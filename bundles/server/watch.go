@@ -130,7 +130,7 @@ func (s *Server) make(b *served, list []Revision) (body []byte, r Revision, err 
 		return nil, r, b.why
 	}
 	if n := len(list); n > 0 && list[n-1].Content == content && list[n-1].Digest != b.lost {
-		// What the server signed is for others to see as it came once there is no key.
+		// Without a key what the server signed itself is published again, unsigned.
 		if b.sign.key != nil || list[n-1].Signed == (Signing{}) {
 			return nil, r, nil
 		}

@@ -50,8 +50,8 @@ call if input.arguments.n < 5`, "",
 // The bytes of a bundle are judged as a directory is, and named as they are called.
 func TestExamineBundle(t *testing.T) {
 	for _, c := range []struct{ name, rego, root, refused, warned string }{
-		{"well", `allow if input.tool.name == "a"`, "mcp", "", ""},
-		{"every root", `allow if input.tool.name == "a"`, "",
+		{"well", `allow if input.tool.registered`, "mcp", "", ""},
+		{"every root", `allow if input.tool.registered`, "",
 			"", "shop: the bundle claims every root, so that no other can stand beside it: build it with roots mcp, and system/log where it has a mask"},
 		{"arguments", `allow if input.arguments.n == 5`, "mcp",
 			"shop/authz.rego:3: allow reads input.arguments: allow never gets them: put the condition into call", ""},
