@@ -108,7 +108,8 @@ func (s *Store) Names() ([]string, error) {
 	return names, nil
 }
 
-// Revisions are those retained of a bundle, the oldest first. An index with anything wrong in it is an error that says what to do.
+// Revisions are those retained of a bundle, the oldest first. An index with anything
+// wrong in it is an error that says what to do.
 func (s *Store) Revisions(name string) ([]Revision, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -122,10 +123,9 @@ func (s *Store) Revisions(name string) ([]Revision, error) {
 		return nil, fmt.Errorf("read the index of bundle %s: %w", name, err)
 	}
 	var list []Revision
-	if err = json.Unmarshal(text, &list); err == nil {
-		for _, r := range list {
-			err = errors.Join(err, r.check())
-		}
+	err = json.Unmarshal(text, &list)
+	for i := 0; i < len(list) && err == nil; i++ {
+		err = list[i].check()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("the index of bundle %s is broken (%s): remove %s to begin anew", name, oneLine(err.Error()), path)
@@ -158,7 +158,8 @@ func (s *Store) Publish(name string, body []byte, r Revision, retain int) error 
 	if err != nil {
 		return err
 	}
-	list = slices.DeleteFunc(list, func(o Revision) bool { return o.Content == r.Content || o.Digest == digest(body) })
+	sum := digest(body)
+	list = slices.DeleteFunc(list, func(o Revision) bool { return o.Content == r.Content || o.Digest == sum })
 	list = append(list, r)
 	pinned, _ := find(list, pin)
 	var kept []Revision

@@ -256,15 +256,15 @@ func printRevisions(out io.Writer, store *server.Store, name string) error {
 	if err != nil {
 		return err
 	}
-	served := len(list) - 1 // of several with one name the newest
+	pinned := -1 // of several with one name the newest
 	for i, r := range list {
 		if r.Revision == pin {
-			served = i
+			pinned = i
 		}
 	}
 	for i, r := range list {
 		mark := ""
-		if i == served && r.Revision == pin {
+		if i == pinned {
 			mark = " pinned"
 		}
 		fmt.Fprintf(out, "%s %s %s %d bytes%s\n", name, r.Revision, r.Published.Format(time.RFC3339), r.Size, mark)
