@@ -95,7 +95,7 @@ func TestFiles(t *testing.T) {
 		{"expired", signed(time.Unix(1e9, 0)), path + ": the signature expired at 2001-09-09T01:46:40Z: sign it again"},
 		{"good", packed(t, ".manifest", manifest, "authz.rego", allow), ""},
 		{"signed by others", signed(time.Now().Add(time.Hour)), ""},
-		{"a part, which cannot be judged", packed(t, ".manifest", grants, "mcp/grants/data.json", `{"a":"\"refused\""}`), ""},
+		{"a part, which cannot be judged", packed(t, ".manifest", grants, "mcp/grants/data.json", `{"a":"refused"}`), ""},
 	} {
 		put(t, path, c.body)
 		d.restart()
