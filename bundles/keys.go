@@ -3,8 +3,11 @@ package bundles
 import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
+	"crypto/hmac"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -35,6 +38,22 @@ type Key struct {
 
 // String tells keys apart and nothing of what they are.
 func (k *Key) String() string { return Signature{Algorithm: k.Algorithm, KeyID: k.ID}.made() }
+
+// Fingerprint is the same for the same key and for no other, 32 hex digits. What it
+// tells of a secret is no more than a signature does.
+func (k *Key) Fingerprint() (string, error) {
+	if secret, ok := k.key.([]byte); ok {
+		mac := hmac.New(sha256.New, secret)
+		mac.Write([]byte("fingerprint of a key for bundles"))
+		return hex.EncodeToString(mac.Sum(nil)[:16]), nil
+	}
+	der, err := x509.MarshalPKIXPublicKey(public(k.key))
+	if err != nil {
+		return "", fmt.Errorf("the key cannot be named: %w", err)
+	}
+	sum := sha256.Sum256(der)
+	return hex.EncodeToString(sum[:16]), nil
+}
 
 // maxKeyFile is far above what keys need, in bytes.
 const maxKeyFile = 1 << 20

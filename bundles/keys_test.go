@@ -6,9 +6,11 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
@@ -155,5 +157,38 @@ func TestReadKeys(t *testing.T) {
 	}
 	if _, err := bundles.ReadSigningKey(filepath.Join(t.TempDir(), "none"), "", ""); err == nil || !strings.Contains(err.Error(), "the key cannot be read: open ") {
 		t.Errorf("no file: %v", err)
+	}
+}
+
+// A key has one fingerprint, private or public, whatever it is called and used for;
+// other keys have others.
+func TestFingerprint(t *testing.T) {
+	seen := map[string]string{}
+	of := func(name, text, algorithm, id string) string {
+		t.Helper()
+		keys, err := bundles.ReadVerificationKeys(write(t, filepath.Join(t.TempDir(), "key"), text), algorithm, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := keys[0].Fingerprint()
+		if err != nil || len(got) != 32 || seen[got] != "" && seen[got] != name {
+			t.Errorf("%s: %q %v, which is %s", name, got, err, seen[got])
+		}
+		seen[got] = name
+		return got
+	}
+	private, public := ec(t, elliptic.P256())
+	other, _ := ec(t, elliptic.P256())
+	if of("one", private, "", "a") != of("one", public, "", "b") {
+		t.Error("a public key has another fingerprint than the private one")
+	}
+	of("another", other, "", "a")
+	if of("a secret", "secret", "HS256", "") != of("a secret", "secret", "HS512", "x") {
+		t.Error("the fingerprint of a secret is not its own")
+	}
+	of("another secret", "secret\n", "HS256", "")
+	sum := sha256.Sum256([]byte("secret"))
+	if digest := hex.EncodeToString(sum[:]); seen[digest[:32]] != "" {
+		t.Error("the fingerprint of a secret is its digest")
 	}
 }

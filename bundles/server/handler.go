@@ -1,29 +1,25 @@
 package server
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/go-chi/chi/v5"
 )
 
 // Bounds of waiting: OPA asks for how long it wants, in seconds.
 const (
 	maxWait    = 5 * time.Minute
 	maxWaiting = 10_000 // clients of one bundle
+	retryAfter = "30"   // seconds
 )
 
-// bundleType tells OPA that the server knows long polling.
-const bundleType = "application/vnd.openpolicyagent.bundles"
+const (
+	gzipType   = "application/gzip"
+	bundleType = "application/vnd.openpolicyagent.bundles" // tells OPA that the server knows long polling
+)
 
 // Handler serves the bundles:
 //
@@ -32,19 +28,20 @@ const bundleType = "application/vnd.openpolicyagent.bundles"
 //	GET /bundles/NAME/revisions/REVISION    a retained one
 //	GET /status                             how the bundles fare, JSON
 //	GET /health                             200 when every bundle is served, to everybody
+//
+// HEAD is as GET.
 func (s *Server) Handler() http.Handler {
-	r := chi.NewRouter()
-	r.Use(s.logged)
-	r.Get("/health", s.health)
-	r.Group(func(r chi.Router) {
-		r.Use(s.authorized)
-		r.Get("/status", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Status()) })
-		r.Get("/bundles/{name}", s.bundle)
-		r.Head("/bundles/{name}", s.bundle)
-		r.Get("/bundles/{name}/revisions", s.revisions)
-		r.Get("/bundles/{name}/revisions/{revision}", s.revision)
-	})
-	return r
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /health", s.health)
+	for path, h := range map[string]http.HandlerFunc{
+		"/status":                              func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Status()) },
+		"/bundles/{name}":                      s.bundle,
+		"/bundles/{name}/revisions":            s.revisions,
+		"/bundles/{name}/revisions/{revision}": s.revisions,
+	} {
+		mux.Handle("GET "+path, s.authorized(h))
+	}
+	return s.logged(mux)
 }
 
 func (s *Server) logged(next http.Handler) http.Handler {
@@ -89,7 +86,7 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (s *Server) find(w http.ResponseWriter, r *http.Request) *served {
-	b := s.served[strings.TrimSuffix(chi.URLParam(r, "name"), ".tar.gz")]
+	b := s.served[strings.TrimSuffix(r.PathValue("name"), ".tar.gz")]
 	if b == nil {
 		http.Error(w, "no such bundle", http.StatusNotFound)
 	}
@@ -103,22 +100,20 @@ func (s *Server) bundle(w http.ResponseWriter, r *http.Request) {
 	if b == nil {
 		return
 	}
-	wait := waits(r.Header.Values("Prefer"))
-	contentType := "application/gzip"
-	if wait > 0 {
-		contentType = bundleType
-	}
-	known := r.Header.Get("If-None-Match")
-	now, body, changed, room := b.take(wait > 0)
-	if room {
+	known, wait := strings.Join(r.Header.Values("If-None-Match"), ","), waits(r.Header.Values("Prefer"))
+	now, body, changed := b.current()
+	if wait > 0 && (body == nil || matches(known, etag(now))) {
+		if !b.enter() {
+			w.Header().Set("Retry-After", retryAfter)
+			http.Error(w, "too many clients wait for the bundle: ask again later", http.StatusServiceUnavailable)
+			return
+		}
 		defer b.leave()
-	}
-	if wait > 0 && room && (body == nil || matches(known, etag(now))) {
 		timer := time.NewTimer(wait)
 		defer timer.Stop()
 		select {
 		case <-changed:
-			now, body, _, _ = b.take(false)
+			now, body, _ = b.current()
 		case <-timer.C:
 		case <-s.closing:
 		case <-r.Context().Done():
@@ -132,28 +127,35 @@ func (s *Server) bundle(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("ETag", etag(now))
 	h.Set("Cache-Control", "no-cache")
-	h.Set("Content-Type", contentType)
+	h.Set("Content-Type", gzipType)
+	if wait > 0 {
+		h.Set("Content-Type", bundleType)
+	}
 	if matches(known, etag(now)) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	// Ranges and conditions on time have no meaning for what may change any time.
 	h.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(http.StatusOK)
-	if r.Method != http.MethodHead {
-		_, _ = bytes.NewReader(body).WriteTo(w)
-	}
+	_, _ = w.Write(body)
 }
 
-// take is what is served now; the caller leaves the room to wait that it got.
-func (b *served) take(wait bool) (now Revision, body []byte, changed <-chan struct{}, room bool) {
+// current is what is served now, and is closed when that changes.
+func (b *served) current() (now Revision, body []byte, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if wait && b.waiting < maxWaiting {
-		b.waiting++
-		room = true
+	return b.now, b.body, b.changed
+}
+
+// enter reports whether there is room to wait, which is to be left then.
+func (b *served) enter() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.waiting == maxWaiting {
+		return false
 	}
-	return b.now, b.body, b.changed, room
+	b.waiting++
+	return true
 }
 
 func (b *served) leave() {
@@ -185,6 +187,7 @@ func matches(header, tag string) bool {
 	return false
 }
 
+// revisions answers with the list, or with the one that is asked for.
 func (s *Server) revisions(w http.ResponseWriter, r *http.Request) {
 	b := s.find(w, r)
 	if b == nil {
@@ -195,20 +198,12 @@ func (s *Server) revisions(w http.ResponseWriter, r *http.Request) {
 		s.broken(w, err)
 		return
 	}
-	writeJSON(w, list)
-}
-
-func (s *Server) revision(w http.ResponseWriter, r *http.Request) {
-	b := s.find(w, r)
-	if b == nil {
+	revision := r.PathValue("revision")
+	if revision == "" {
+		writeJSON(w, append([]Revision{}, list...))
 		return
 	}
-	list, err := s.config.Store.Revisions(b.name)
-	if err != nil {
-		s.broken(w, err)
-		return
-	}
-	found, ok := find(list, chi.URLParam(r, "revision"))
+	found, ok := find(list, revision)
 	if !ok {
 		http.Error(w, "no such revision is retained", http.StatusNotFound)
 		return
@@ -219,7 +214,7 @@ func (s *Server) revision(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("ETag", etag(found))
-	w.Header().Set("Content-Type", "application/gzip")
+	w.Header().Set("Content-Type", gzipType)
 	_, _ = w.Write(body)
 }
 
@@ -231,55 +226,4 @@ func (s *Server) broken(w http.ResponseWriter, err error) {
 func writeJSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(v) // what fails here is the client's connection
-}
-
-func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// Token is a secret in a file that is read again when it changes.
-type Token struct {
-	path string
-	mu   sync.Mutex
-	read time.Time
-	sum  [sha256.Size]byte
-}
-
-// OpenToken fails for a file that holds none.
-func OpenToken(path string) (*Token, error) {
-	t := &Token{path: path}
-	if err := t.refresh(); err != nil {
-		return nil, err
-	}
-	return t, nil
-}
-
-// refresh is called with the lock held, or before the token is shared.
-func (t *Token) refresh() error {
-	info, err := os.Stat(t.path)
-	if err != nil {
-		return err
-	}
-	if info.ModTime().Equal(t.read) {
-		return nil
-	}
-	text, err := os.ReadFile(t.path)
-	if err != nil {
-		return err
-	}
-	token := strings.TrimSpace(string(text))
-	if token == "" {
-		return fmt.Errorf("%s: holds no token", t.path)
-	}
-	t.read, t.sum = info.ModTime(), sha256.Sum256([]byte(token))
-	return nil
-}
-
-// matches reports whether the header carries the token. While the file cannot be
-// read, the last one counts.
-func (t *Token) matches(header string) bool {
-	given, ok := strings.CutPrefix(header, "Bearer ")
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_ = t.refresh()
-	sum := sha256.Sum256([]byte(given))
-	return ok && subtle.ConstantTimeCompare(sum[:], t.sum[:]) == 1
 }

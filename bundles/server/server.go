@@ -5,10 +5,12 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,124 +22,167 @@ type Config struct {
 	// Bundles names directories of policies, or files of bundles, by the name that
 	// the bundle is served under.
 	Bundles map[string]string
+	Pins    map[string]string // to set at the start, by bundle; "" ends one
 	Store   *Store
 	Retain  int // revisions of each bundle
-	Key     *bundles.Key
-	Claims  func() bundles.Claims // of a new signature
-	// Check returns why a directory is not to be published; nil finds nothing.
-	Check func(dir string) error
+	// Sign says how bundles are to be signed now; it is asked often. Without a key
+	// they stay as they are, as they do where this is nil.
+	Sign func() (*bundles.Key, bundles.Claims, error)
+	// Check returns why the bundle that was made of the source is not to be
+	// published. nil finds nothing.
+	Check func(source string, body []byte) error
 	Token *Token // of clients; nil asks for none
 	Log   *slog.Logger
 }
-
-// How often the sources and the pins are looked at, beside what the file system
-// reports.
-const (
-	lookEvery = 2 * time.Second
-	pinEvery  = 500 * time.Millisecond
-)
 
 // Server serves bundles. It is safe for concurrent use.
 type Server struct {
 	config  Config
 	served  map[string]*served
 	closing chan struct{}
-	close   func()
 }
 
 // served is one bundle as it is served.
 type served struct {
 	name, source string
-	showing      sync.Mutex // held while what is served is looked up and put in place
 
-	mu      sync.Mutex
-	now     Revision
-	body    []byte // nil while there is nothing
-	pinned  string
-	problem string // why the newest is not served
-	failed  string // content that was refused
-	waiting int
-	changed chan struct{} // closed when the bundle changes
+	// Of the one goroutine that looks after the bundle.
+	sign    signer // as it was wanted last
+	refused string // content that is not to be published
+	why     error
+	lost    string // digest of what the store has and cannot give
+	unkept  error  // why the store did not take what is newer
+
+	mu            sync.Mutex
+	now           Revision
+	body          []byte // nil while there is nothing
+	pinned        string
+	sourceProblem string // why the newest is not published
+	storeProblem  string // why what is published is not served, or not kept
+	waiting       int
+	changed       chan struct{} // closed when the bundle changes
 }
 
-// New reads what the store has; Run publishes what is newer.
+// New sets the pins, all of them or, where one is of nothing that is retained, none,
+// and reads what the store has; Run publishes what is newer. What is wrong in the
+// store with one bundle is that one's problem.
 func New(c Config) (*Server, error) {
 	s := &Server{config: c, served: map[string]*served{}, closing: make(chan struct{})}
-	s.close = sync.OnceFunc(func() { close(s.closing) })
+	sign, err := s.signer()
+	if err != nil {
+		return nil, err
+	}
 	for name, source := range c.Bundles {
-		if !nameRule.MatchString(name) {
-			return nil, fmt.Errorf("bundle name %q: want lower-case letters, digits, - and _, at most 64", name)
+		if err := checkName(name); err != nil {
+			return nil, err
 		}
 		if _, err := os.Stat(source); err != nil {
 			return nil, fmt.Errorf("bundle %s: %w", name, err)
 		}
-		b := &served{name: name, source: source, changed: make(chan struct{})}
-		s.served[name] = b
-		if err := s.show(b); err != nil {
-			return nil, err
-		}
+		s.served[name] = &served{name: name, source: source, sign: sign, changed: make(chan struct{})}
+	}
+	if err := c.pin(); err != nil {
+		return nil, err
+	}
+	for _, b := range s.served {
+		s.show(b)
 	}
 	return s, nil
 }
 
-// Run publishes what changes until ctx is done. Whoever waits is answered then.
-func (s *Server) Run(ctx context.Context) error {
-	defer s.close()
-	var parts sync.WaitGroup
-	defer parts.Wait()
-	for _, b := range s.served {
-		s.publish(b)
-		parts.Go(func() { s.watch(ctx, b) })
-	}
-	pins := time.NewTicker(pinEvery)
-	defer pins.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-pins.C:
-			for _, b := range s.served {
-				if err := s.show(b); err != nil {
-					b.refuse("", err.Error(), s.config.Log)
-				}
-			}
+// pin sets all pins or none.
+func (c *Config) pin() error {
+	for name, revision := range c.Pins {
+		if revision == "" {
+			continue
+		}
+		if err := c.Store.Retains(name, revision); err != nil {
+			return fmt.Errorf("pin: %w", err)
 		}
 	}
+	for name, revision := range c.Pins {
+		set := c.Store.Unpin
+		if revision != "" {
+			set = func(name string) error { return c.Store.Pin(name, revision) }
+		}
+		if err := set(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// show serves what the store says is to be served: the pinned revision, or the
-// newest.
-func (s *Server) show(b *served) error {
-	b.showing.Lock()
-	defer b.showing.Unlock()
-	list, err := s.config.Store.Revisions(b.name)
-	if err != nil || len(list) == 0 {
-		return err
+// Run publishes what changes until ctx is done. Whoever waits is answered then. It
+// is called once.
+func (s *Server) Run(ctx context.Context) error {
+	var parts sync.WaitGroup
+	for _, b := range s.served {
+		parts.Go(func() { s.watch(ctx, b) })
 	}
-	pin, err := s.config.Store.Pinned(b.name)
-	if err != nil {
+	<-ctx.Done()
+	close(s.closing)
+	parts.Wait()
+	return nil
+}
+
+// show serves what the store says is to be served.
+func (s *Server) show(b *served) {
+	err := s.load(b)
+	s.tell(b, &b.storeProblem, "bundle store fails", errors.Join(b.unkept, err))
+}
+
+func (s *Server) load(b *served) error {
+	want, pin, err := s.wanted(b.name)
+	if err != nil || want.Digest == "" {
 		return err
-	}
-	want := list[len(list)-1]
-	if pin != "" {
-		r, ok := find(list, pin)
-		if !ok {
-			return fmt.Errorf("bundle %s is pinned to %s, which is not retained: what was served before stays; pin another, or unpin it", b.name, pin)
-		}
-		want = r
 	}
 	b.mu.Lock()
-	same := b.body != nil && b.now.Digest == want.Digest && b.pinned == pin
+	body, same := b.body, b.body != nil && b.now.Digest == want.Digest
 	b.mu.Unlock()
-	if same {
-		return nil
+	if !same {
+		if body, err = s.config.Store.Read(b.name, want); err != nil {
+			b.lost = want.Digest
+			return err
+		}
 	}
-	body, err := s.config.Store.Read(b.name, want)
-	if err != nil {
-		return err
-	}
+	b.lost = ""
+	want, body, err = s.renew(b, want, body)
 	b.replace(want, body, pin, s.config.Log)
-	return nil
+	return err
+}
+
+// renew signs what is to be served anew, where it is not signed as is wanted or half
+// of its time has passed. Where that fails it is served as it is.
+func (s *Server) renew(b *served, r Revision, body []byte) (Revision, []byte, error) {
+	if b.sign.key == nil || b.sign.fresh(r, time.Now()) {
+		return r, body, nil
+	}
+	next := r
+	signed, err := b.sign.sign(body, &next)
+	if err == nil {
+		next, err = s.config.Store.Renew(b.name, signed, next)
+	}
+	if err != nil {
+		return r, body, fmt.Errorf("sign revision %s of bundle %s anew: %w", r.Revision, b.name, err)
+	}
+	return next, signed, nil
+}
+
+// wanted is the pinned revision, or the newest; zero where there is none.
+func (s *Server) wanted(name string) (want Revision, pin string, err error) {
+	list, err := s.config.Store.Revisions(name)
+	if err != nil || len(list) == 0 {
+		return want, "", err
+	}
+	pin, err = s.config.Store.Pinned(name)
+	if err != nil || pin == "" {
+		return list[len(list)-1], pin, err
+	}
+	want, ok := find(list, pin)
+	if !ok {
+		err = fmt.Errorf("bundle %s is pinned to %q, which is not retained: what was served before stays; pin another, or unpin it", name, pin)
+	}
+	return want, pin, err
 }
 
 func (b *served) replace(r Revision, body []byte, pin string, log *slog.Logger) {
@@ -151,56 +196,64 @@ func (b *served) replace(r Revision, body []byte, pin string, log *slog.Logger) 
 	b.now, b.body, b.pinned = r, body, pin
 }
 
-// refuse notes why something newer is not served, and tells it once.
-func (b *served) refuse(content, problem string, log *slog.Logger) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.problem != problem {
-		log.Error("bundle not published", "bundle", b.name, "problem", problem, "revision", b.now.Revision)
+// tell keeps what is wrong with one side of a bundle, and logs it when it changes.
+func (s *Server) tell(b *served, side *string, what string, err error) {
+	problem := ""
+	if err != nil {
+		problem = oneLine(err.Error())
 	}
-	b.problem, b.failed = problem, content
-}
-
-func (b *served) mended() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.problem, b.failed = "", ""
+	if *side == problem {
+		return
+	}
+	*side = problem
+	if err == nil {
+		s.config.Log.Info("mended: "+what, "bundle", b.name)
+		return
+	}
+	s.config.Log.Error(what, "bundle", b.name, "problem", problem, "revision", b.now.Revision)
 }
 
-// Status is how the bundles fare, by name.
+// Status is how a bundle fares.
 type Status struct {
 	Bundle    string    `json:"bundle"`
 	Revision  string    `json:"revision,omitempty"`
 	ETag      string    `json:"etag,omitempty"`
 	Published time.Time `json:"published,omitzero"`
+	Expires   time.Time `json:"expires,omitzero"` // the signature
 	Size      int       `json:"size"`
 	Pinned    bool      `json:"pinned"`
-	Problem   string    `json:"problem,omitempty"`
-	Waiting   int       `json:"waiting"` // clients
+	// Why the newest is not published, and why what is published is not served or
+	// not kept.
+	SourceProblem string `json:"source_problem,omitempty"`
+	StoreProblem  string `json:"store_problem,omitempty"`
+	Waiting       int    `json:"waiting"` // clients
 }
 
-// Status is the caller's.
+// Status is how the bundles fare, by name. It is the caller's.
 func (s *Server) Status() []Status {
 	list := make([]Status, 0, len(s.served))
 	for _, b := range s.served {
-		b.mu.Lock()
-		st := Status{
-			Bundle: b.name, Revision: b.now.Revision, Published: b.now.Published, Size: b.now.Size,
-			Pinned: b.pinned != "", Problem: b.problem, Waiting: b.waiting,
-		}
-		if b.body != nil {
-			st.ETag = etag(b.now)
-		}
-		b.mu.Unlock()
-		list = append(list, st)
+		list = append(list, b.status())
 	}
-	slices.SortFunc(list, func(a, b Status) int {
-		if a.Bundle < b.Bundle {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(list, func(a, b Status) int { return strings.Compare(a.Bundle, b.Bundle) })
 	return list
 }
 
+func (b *served) status() Status {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	st := Status{
+		Bundle: b.name, Revision: b.now.Revision, Published: b.now.Published, Expires: b.now.Expires, Size: b.now.Size,
+		Pinned: b.pinned != "", SourceProblem: b.sourceProblem, StoreProblem: b.storeProblem, Waiting: b.waiting,
+	}
+	if b.body != nil {
+		st.ETag = etag(b.now)
+	}
+	return st
+}
+
 func etag(r Revision) string { return `"` + r.Digest[:32] + `"` }
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -44,12 +46,28 @@ func (s *stand) save(value string) {
 }
 
 // check refuses policies that say so.
-func check(dir string) error {
-	text, err := os.ReadFile(filepath.Join(dir, "authz.rego"))
-	if err == nil && strings.Contains(string(text), "refused") {
+func check(_ string, body []byte) error {
+	text, err := unzipped(body)
+	if err == nil && strings.Contains(text, `"refused"`) {
 		err = errors.New("authz.rego:3: it is refused")
 	}
 	return err
+}
+
+func unzipped(body []byte) (string, error) {
+	r, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(r)
+	return string(text), err
+}
+
+func (s *stand) config() Config {
+	return Config{
+		Bundles: map[string]string{"authz": s.dir}, Store: s.store, Retain: 3, Check: check,
+		Log: slog.New(slog.DiscardHandler),
+	}
 }
 
 func newStand(t *testing.T, storeDir string, adjust ...func(*Config)) *stand {
@@ -60,10 +78,7 @@ func newStand(t *testing.T, storeDir string, adjust ...func(*Config)) *stand {
 	if s.store, err = OpenStore(storeDir); err != nil {
 		t.Fatal(err)
 	}
-	c := Config{
-		Bundles: map[string]string{"authz": s.dir}, Store: s.store, Retain: 3, Check: check,
-		Claims: func() bundles.Claims { return bundles.Claims{} }, Log: slog.New(slog.DiscardHandler),
-	}
+	c := s.config()
 	for _, f := range adjust {
 		f(&c)
 	}
@@ -91,7 +106,13 @@ func newStand(t *testing.T, storeDir string, adjust ...func(*Config)) *stand {
 // get returns status, ETag and body.
 func (s *stand) get(path string, headers ...string) (int, string, string) {
 	s.t.Helper()
-	r, err := http.NewRequest(http.MethodGet, s.URL+path, nil)
+	status, h, body := s.ask(http.MethodGet, path, headers...)
+	return status, h.Get("ETag"), body
+}
+
+func (s *stand) ask(method, path string, headers ...string) (int, http.Header, string) {
+	s.t.Helper()
+	r, err := http.NewRequest(method, s.URL+path, nil)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -101,14 +122,14 @@ func (s *stand) get(path string, headers ...string) (int, string, string) {
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
 		s.t.Error(err)
-		return 0, "", ""
+		return 0, http.Header{}, ""
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
 	if err != nil {
 		s.t.Error(err)
 	}
-	return answer.StatusCode, answer.Header.Get("ETag"), string(body)
+	return answer.StatusCode, answer.Header, string(body)
 }
 
 // until waits for a status of the bundle.
@@ -155,14 +176,6 @@ func TestConditionalRequests(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, status, want)
 		}
 	}
-	answer, err := http.Post(s.URL+"/bundles/authz", "text/plain", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer.Body.Close()
-	if answer.StatusCode != http.StatusMethodNotAllowed {
-		t.Errorf("POST: %d", answer.StatusCode)
-	}
 }
 
 // Everybody who waits is answered when the bundle changes, and when the server
@@ -203,17 +216,17 @@ func TestRefusedPolicies(t *testing.T) {
 	s := newStand(t, t.TempDir())
 	first := s.other("")
 	s.save(`"refused"`)
-	st := s.until("the refusal", func(st Status) bool { return st.Problem != "" })
-	if st.Revision != first || st.Problem != "authz.rego:3: it is refused" {
+	st := s.until("the refusal", func(st Status) bool { return st.SourceProblem != "" })
+	if st.Revision != first || st.SourceProblem != "authz.rego:3: it is refused" {
 		t.Errorf("refused: %+v", st)
 	}
 	s.save("tru(")
-	st = s.until("the syntax error", func(st Status) bool { return strings.Contains(st.Problem, "authz.rego:4: unexpected eof token") })
-	if st.Revision != first || strings.Contains(st.Problem, "\n") {
+	st = s.until("the syntax error", func(st Status) bool { return strings.Contains(st.SourceProblem, "authz.rego:4: unexpected eof token") })
+	if st.Revision != first || strings.Contains(st.SourceProblem, "\n") {
 		t.Errorf("broken: %+v", st)
 	}
 	s.save("false")
-	if st := s.until("the mended one", func(st Status) bool { return st.Revision != first }); st.Problem != "" {
+	if st := s.until("the mended one", func(st Status) bool { return st.Revision != first }); st.SourceProblem != "" {
 		t.Errorf("mended: %+v", st)
 	}
 }
@@ -258,7 +271,7 @@ func TestRevisionsAndPins(t *testing.T) {
 	if st := again.server.Status()[0]; st.Revision != first || !st.Pinned {
 		t.Errorf("after a restart: %+v", st)
 	}
-	if err := again.store.Pin("authz", ""); err != nil {
+	if err := again.store.Unpin("authz"); err != nil {
 		t.Fatal(err)
 	}
 	again.until("the newest", func(st Status) bool { return st.Revision == list[3].Revision && !st.Pinned })
@@ -271,18 +284,17 @@ func TestRevisionsAndPins(t *testing.T) {
 	}
 }
 
+// The token is the file's at each request, even where that was written within one
+// tick of the clock. While the file holds none, the last one counts.
 func TestToken(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "token")
-	write := func(token string, age time.Duration) {
-		if err := os.WriteFile(path, []byte(token+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		when := time.Now().Add(-age)
-		if err := os.Chtimes(path, when, when); err != nil {
+	then := time.Now()
+	write := func(text string) {
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, then, then)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write("one", time.Hour)
+	write("one\n")
 	token, err := OpenToken(path)
 	if err != nil {
 		t.Fatal(err)
@@ -290,24 +302,39 @@ func TestToken(t *testing.T) {
 	s := newStand(t, t.TempDir(), func(c *Config) { c.Token = token })
 	s.other("")
 	ask := func(header string) int {
-		status, _, _ := s.get("/bundles/authz", "Authorization", header)
+		status, h, _ := s.ask(http.MethodGet, "/bundles/authz", "Authorization", header)
+		if challenge := h.Get("WWW-Authenticate"); (status == 401) != (challenge == `Bearer realm="bundles"`) {
+			t.Errorf("%q: %d, WWW-Authenticate %q", header, status, challenge)
+		}
 		return status
 	}
-	for header, want := range map[string]int{"": 401, "Bearer two": 401, "one": 401, "Basic one": 401, "Bearer one": 200} {
+	for header, want := range map[string]int{
+		"": 401, "Bearer": 401, "Bearer ": 401, "Bearer two": 401, "one": 401, "Basic one": 401, "Bearer one": 200, "bearer one": 200,
+	} {
 		if got := ask(header); got != want {
 			t.Errorf("%q: %d, want %d", header, got, want)
+		}
+	}
+	for _, path := range []string{"/status", "/bundles/authz/revisions", "/bundles/authz/revisions/x"} {
+		if status, _, _ := s.get(path); status != http.StatusUnauthorized {
+			t.Errorf("%s: %d", path, status)
 		}
 	}
 	if status, _, _ := s.get("/health"); status != http.StatusOK {
 		t.Errorf("/health: %d", status)
 	}
-	write("two", 0)
+	write("two\n")
 	if ask("Bearer one") != 401 || ask("Bearer two") != 200 {
 		t.Error("the token that was changed is not the one that counts")
 	}
-	write("", time.Minute)
-	if ask("Bearer two") != 200 {
-		t.Error("an empty file took the last token away")
+	for _, text := range []string{"", " \n", strings.Repeat("x", maxToken+1)} {
+		write(text)
+		if ask("Bearer two") != 200 || ask("Bearer") != 401 {
+			t.Errorf("%d bytes took the last token away", len(text))
+		}
+		if _, err := OpenToken(path); err == nil {
+			t.Errorf("%d bytes are a token", len(text))
+		}
 	}
 }
 

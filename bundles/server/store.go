@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +14,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/regogate/regogate/bundles"
 )
 
 // nameRule is what bundles may be called: their names are part of paths.
@@ -24,13 +29,43 @@ type Revision struct {
 	Digest    string    `json:"digest"`  // SHA-256 of the bytes, hex
 	Content   string    `json:"content"` // of what it was made from: equal contents are one publication
 	Published time.Time `json:"published"`
-	Size      int       `json:"size"` // bytes
+	Size      int       `json:"size"`             // bytes
+	Signed    Signing   `json:"signed,omitzero"`  // by the server; zero: it was left as it came
+	Expires   time.Time `json:"expires,omitzero"` // the signature
+}
+
+var digestRule = regexp.MustCompile(`^[0-9a-f]{64}$`)
+
+// maxRevision is how long a revision's name gets, in bytes.
+const maxRevision = 256
+
+func checkRevision(name string) error {
+	unprintable := func(c rune) bool { return !unicode.IsPrint(c) }
+	if name == "" || len(name) > maxRevision || !utf8.ValidString(name) || strings.ContainsFunc(name, unprintable) {
+		return fmt.Errorf("the revision %.40q: want 1 to %d printable bytes", name, maxRevision)
+	}
+	return nil
+}
+
+// check holds an entry of the index to what its user builds on.
+func (r Revision) check() error {
+	if err := checkRevision(r.Revision); err != nil {
+		return err
+	}
+	switch {
+	case !digestRule.MatchString(r.Digest) || !digestRule.MatchString(r.Content):
+		return fmt.Errorf("revision %q: want digests of 64 lower-case hex digits", r.Revision)
+	case r.Size < 1 || r.Size > bundles.MaxSize:
+		return fmt.Errorf("revision %q: a size of %d bytes, want 1 to %d", r.Revision, r.Size, bundles.MaxSize)
+	}
+	return nil
 }
 
 // Store keeps the revisions of bundles in a directory: for each bundle one with
 // the archives by digest, an index, and a pin where one is set. Files are written
 // whole or not at all, and what is read is held against its digest. Several
-// processes may read, one may publish.
+// processes may read and pin, one may publish, a bundle at a time. Every name of a
+// bundle is held to the rule.
 type Store struct{ dir string }
 
 // OpenStore makes the directory where it is missing.
@@ -44,7 +79,15 @@ func OpenStore(dir string) (*Store, error) {
 const (
 	indexFile = "index.json"
 	pinFile   = "pin"
+	maxIndex  = 16 << 20 // bytes
 )
+
+func checkName(name string) error {
+	if !nameRule.MatchString(name) {
+		return fmt.Errorf("bundle name %q: want lower-case letters, digits, - and _, at most 64", name)
+	}
+	return nil
+}
 
 func (s *Store) path(name, file string) string { return filepath.Join(s.dir, name, file) }
 
@@ -65,9 +108,14 @@ func (s *Store) Names() ([]string, error) {
 	return names, nil
 }
 
-// Revisions are those retained of a bundle, the oldest first.
+// Revisions are those retained of a bundle, the oldest first. An index with anything
+// wrong in it is an error that says what to do.
 func (s *Store) Revisions(name string) ([]Revision, error) {
-	text, err := os.ReadFile(s.path(name, indexFile))
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	path := s.path(name, indexFile)
+	text, err := readFile(path, maxIndex)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
@@ -75,58 +123,96 @@ func (s *Store) Revisions(name string) ([]Revision, error) {
 		return nil, fmt.Errorf("read the index of bundle %s: %w", name, err)
 	}
 	var list []Revision
-	if err := json.Unmarshal(text, &list); err != nil {
-		return nil, fmt.Errorf("the index of bundle %s is broken (%w): remove %s to begin anew", name, err, s.path(name, indexFile))
+	err = json.Unmarshal(text, &list)
+	for i := 0; i < len(list) && err == nil; i++ {
+		err = list[i].check()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the index of bundle %s is broken (%s): remove %s to begin anew", name, oneLine(err.Error()), path)
 	}
 	return list, nil
 }
 
 // Read returns the bytes of a revision.
 func (s *Store) Read(name string, r Revision) ([]byte, error) {
-	body, err := os.ReadFile(s.path(name, archive(r.Digest)))
+	path := s.path(name, archive(r.Digest))
+	body, err := readFile(path, int64(r.Size))
 	if err != nil {
 		return nil, fmt.Errorf("read revision %s of bundle %s: %w", r.Revision, name, err)
 	}
 	if digest(body) != r.Digest {
-		return nil, fmt.Errorf("revision %s of bundle %s is damaged: %s is not what was published", r.Revision, name, s.path(name, archive(r.Digest)))
+		return nil, fmt.Errorf("revision %s of bundle %s is damaged: %s is not what was published: pin another, or save the source again", r.Revision, name, path)
 	}
 	return body, nil
 }
 
-// Publish adds a revision, and drops the oldest beyond retain, but for the pinned
-// one.
-func (s *Store) Publish(name string, body []byte, r Revision, retain int) (Revision, error) {
-	if err := os.MkdirAll(filepath.Join(s.dir, name), 0o755); err != nil {
-		return r, fmt.Errorf("publish bundle %s: %w", name, err)
+// Publish adds a revision, in place of one with the same content, and drops the
+// oldest beyond retain, but for the pinned one. Digest and size are the store's to
+// say.
+func (s *Store) Publish(name string, body []byte, r Revision, retain int) error {
+	list, err := s.Revisions(name)
+	if err != nil {
+		return err
 	}
+	pin, err := s.Pinned(name)
+	if err != nil {
+		return err
+	}
+	sum := digest(body)
+	list = slices.DeleteFunc(list, func(o Revision) bool { return o.Content == r.Content || o.Digest == sum })
+	list = append(list, r)
+	pinned, _ := find(list, pin)
+	var kept []Revision
+	for i, o := range list {
+		if len(list)-i <= retain || o.Content == pinned.Content {
+			kept = append(kept, o)
+		}
+	}
+	_, err = s.put(name, body, kept, len(kept)-1)
+	return err
+}
+
+// Renew puts other bytes, and r, in the place of what is retained with r's content
+// and digest, and returns what is there then.
+func (s *Store) Renew(name string, body []byte, r Revision) (Revision, error) {
 	list, err := s.Revisions(name)
 	if err != nil {
 		return r, err
 	}
-	pin, err := s.Pinned(name)
-	if err != nil {
+	i := slices.IndexFunc(list, func(o Revision) bool { return o.Content == r.Content && o.Digest == r.Digest })
+	if i < 0 {
+		return r, errors.New("it is not retained any more")
+	}
+	list[i] = r
+	return s.put(name, body, list, i)
+}
+
+// put writes the bytes of the entry at i, and then the index.
+func (s *Store) put(name string, body []byte, list []Revision, i int) (r Revision, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("publish bundle %s: %w", name, err)
+		}
+	}()
+	list[i].Digest, list[i].Size = digest(body), len(body)
+	if err := list[i].check(); err != nil {
 		return r, err
 	}
-	r.Digest, r.Size = digest(body), len(body)
-	if err := replace(s.path(name, archive(r.Digest)), body); err != nil {
-		return r, fmt.Errorf("publish bundle %s: %w", name, err)
+	if err := os.MkdirAll(filepath.Join(s.dir, name), 0o755); err != nil {
+		return r, err
 	}
-	list = append(slices.DeleteFunc(list, func(o Revision) bool { return o.Digest == r.Digest }), r)
-	var kept []Revision
-	for i, o := range list {
-		if len(list)-i <= retain || o.Revision == pin {
-			kept = append(kept, o)
-		}
+	if err := replace(s.path(name, archive(list[i].Digest)), body); err != nil {
+		return r, err
 	}
-	text, err := json.MarshalIndent(kept, "", "  ")
+	text, err := json.MarshalIndent(list, "", "  ")
 	if err != nil {
 		return r, err
 	}
 	if err := replace(s.path(name, indexFile), append(text, '\n')); err != nil {
-		return r, fmt.Errorf("publish bundle %s: %w", name, err)
+		return r, err
 	}
-	s.sweep(name, kept)
-	return r, nil
+	s.sweep(name, list)
+	return list[i], nil
 }
 
 // sweep removes archives that the index does not have, such as what a process
@@ -147,37 +233,58 @@ func (s *Store) sweep(name string, kept []Revision) {
 
 // Pinned is the revision that a bundle is pinned to, "" where it is not.
 func (s *Store) Pinned(name string) (string, error) {
-	text, err := os.ReadFile(s.path(name, pinFile))
+	if err := checkName(name); err != nil {
+		return "", err
+	}
+	text, err := readFile(s.path(name, pinFile), maxRevision+2)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
 	if err != nil {
 		return "", fmt.Errorf("read the pin of bundle %s: %w", name, err)
 	}
-	return strings.TrimSpace(string(text)), nil
+	return strings.TrimRight(string(text), "\r\n"), nil
 }
 
-// Pin has a retained revision served whatever is published; "" ends that.
-func (s *Store) Pin(name, revision string) error {
-	if revision == "" {
-		if err := os.Remove(s.path(name, pinFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("unpin bundle %s: %w", name, err)
-		}
-		return nil
-	}
+// Retains fails for a revision that there is none of, and says which there are.
+func (s *Store) Retains(name, revision string) error {
 	list, err := s.Revisions(name)
 	if err != nil {
 		return err
 	}
-	if _, ok := find(list, revision); !ok {
-		var names []string
-		for _, r := range list {
+	if _, ok := find(list, revision); ok {
+		return nil
+	}
+	if len(list) == 0 {
+		return fmt.Errorf("bundle %s has no revision %q: none is retained yet", name, revision)
+	}
+	var names []string
+	for _, r := range list {
+		if !slices.Contains(names, r.Revision) {
 			names = append(names, r.Revision)
 		}
-		return fmt.Errorf("bundle %s has no revision %s: retained are %s", name, revision, strings.Join(names, ", "))
+	}
+	return fmt.Errorf("bundle %s has no revision %q: retained are %s", name, revision, strings.Join(names, ", "))
+}
+
+// Pin has a retained revision served whatever is published.
+func (s *Store) Pin(name, revision string) error {
+	if err := s.Retains(name, revision); err != nil {
+		return err
 	}
 	if err := replace(s.path(name, pinFile), []byte(revision+"\n")); err != nil {
 		return fmt.Errorf("pin bundle %s: %w", name, err)
+	}
+	return nil
+}
+
+// Unpin has the newest served again, and does nothing where it is.
+func (s *Store) Unpin(name string) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
+	if err := os.Remove(s.path(name, pinFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("unpin bundle %s: %w", name, err)
 	}
 	return nil
 }
@@ -195,6 +302,34 @@ func find(list []Revision, revision string) (Revision, bool) {
 func digest(body []byte) string {
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:])
+}
+
+// readFile reads no more of a file than shows that it is too large. Opening a pipe
+// would wait for a writer.
+func readFile(path string, limit int64) ([]byte, error) {
+	large := fmt.Errorf("%s: is larger than %d bytes", path, limit)
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s: is no regular file", path)
+	case info.Size() > limit:
+		return nil, large
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(text)) > limit {
+		return nil, large
+	}
+	return text, nil
 }
 
 // replace writes a file whole or not at all.

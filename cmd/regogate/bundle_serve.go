@@ -1,22 +1,24 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/regogate/regogate/bundles"
 	"github.com/regogate/regogate/bundles/server"
 	"github.com/regogate/regogate/gateway/policy"
 )
@@ -39,11 +41,12 @@ func bundleServeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve bundles to gateways, and publish what is saved in policy directories",
-		Long: "Serves bundles at /bundles/NAME with ETags and OPA's long polling. A directory is watched: saving a\n" +
-			"file that makes a good policy publishes a new revision, signed where there is a key; a broken one is\n" +
-			"told and not published. Revisions are retained in the store, over restarts, for rolling back with\n" +
-			"--pin, or with bundle pin while it runs. /status says how the bundles fare, /health whether all are\n" +
-			"served. On an address that others can reach it wants a token file or client certificates.",
+		Long: "Serves bundles at /bundles/NAME with ETags and OPA's long polling. A directory, or the file of a bundle,\n" +
+			"is watched: saving what makes a good policy publishes a new revision, signed where there is a key; a\n" +
+			"broken one is told and not published. What is served is signed anew when the key or the scope is another,\n" +
+			"and when half of --expires-in has passed. Revisions are retained in the store, over restarts, for rolling\n" +
+			"back with --pin, or with bundle pin while it runs. /status says how the bundles fare, /health whether all\n" +
+			"are served. On an address that others can reach it wants a token file or client certificates.",
 		Example: "  regogate bundle serve --bundle authz=policies/ --signing-key key.pem --key-id prod\n" +
 			"  regogate bundle serve --bundle authz=policies/ --pin authz=v41",
 		Args: noArguments,
@@ -55,7 +58,7 @@ func bundleServeCommand() *cobra.Command {
 	f.StringVar(&s.store, "store", "bundles.store", "directory for retained revisions")
 	f.IntVar(&s.retain, "retain", 10, "revisions to retain of each bundle")
 	f.StringSliceVar(&s.pins, "pin", nil, "NAME=REVISION to serve, whatever is published; NAME= ends that")
-	f.StringVar(&s.token, "token-file", "", "file with the bearer token that clients must send; read again when it changes")
+	f.StringVar(&s.token, "token-file", "", "file with the bearer token that clients must send; read for each request")
 	f.StringVar(&s.cert, "tls-cert", "", "certificate chain in PEM, for TLS")
 	f.StringVar(&s.key, "tls-key", "", "private key of the certificate in PEM")
 	f.StringVar(&s.clientCA, "client-ca", "", "authorities in PEM that client certificates must be from (mTLS)")
@@ -65,6 +68,7 @@ func bundleServeCommand() *cobra.Command {
 	return cmd
 }
 
+// run changes nothing, on disk or else, before everything has been checked.
 func (s *serving) run(ctx context.Context) error {
 	log := slog.New(slog.NewJSONHandler(os.Stderr, nil))
 	config, err := s.config(log)
@@ -78,13 +82,17 @@ func (s *serving) run(ctx context.Context) error {
 	if err := s.guarded(); err != nil {
 		return err
 	}
-	handler, err := server.New(config)
-	if err != nil {
-		return err
-	}
 	listener, err := net.Listen("tcp", s.listen)
 	if err != nil {
 		return fmt.Errorf("--listen: %w: choose another address, or end what uses this one", err)
+	}
+	defer listener.Close()
+	if config.Store, err = server.OpenStore(s.store); err != nil {
+		return fmt.Errorf("--store: %w", err)
+	}
+	handler, err := server.New(config)
+	if err != nil {
+		return err
 	}
 	if transport != nil {
 		listener = tls.NewListener(listener, transport)
@@ -113,7 +121,7 @@ func (s *serving) run(ctx context.Context) error {
 
 // config reads everything that the server needs.
 func (s *serving) config(log *slog.Logger) (server.Config, error) {
-	c := server.Config{Bundles: map[string]string{}, Retain: s.retain, Log: log}
+	c := server.Config{Bundles: map[string]string{}, Pins: map[string]string{}, Retain: s.retain, Log: log}
 	if len(s.bundles) == 0 {
 		return c, errors.New("--bundle: name at least one bundle, such as --bundle authz=policies/")
 	}
@@ -127,32 +135,30 @@ func (s *serving) config(log *slog.Logger) (server.Config, error) {
 	if s.retain < 1 {
 		return c, fmt.Errorf("--retain: %d is less than 1", s.retain)
 	}
-	key, _, err := s.sign.read()
+	if s.sign.expires > 0 && s.sign.expires < minExpires {
+		return c, fmt.Errorf("--expires-in: %v is too short for what is signed anew after half of it: want %v at least", s.sign.expires, minExpires)
+	}
+	c.Sign = s.sign.read
+	_, _, err := c.Sign()
 	if err != nil {
 		return c, err
 	}
-	c.Key = key
-	c.Claims = func() bundles.Claims {
-		_, claims, _ := s.sign.read() // it has been read before; the time is another
-		return claims
-	}
-	c.Check = func(dir string) error {
-		if problems := policy.Check(policy.Config{Dir: dir, InsecureBuiltins: s.insecureBuiltins}); len(problems) > 0 {
-			return problems
+	c.Check = func(source string, body []byte) error {
+		report := policy.ExamineBundle(source, body, policy.Config{InsecureBuiltins: s.insecureBuiltins})
+		for _, w := range report.Warnings {
+			log.Warn("policy", "warning", w.String())
+		}
+		if len(report.Problems) > 0 {
+			return report.Problems
 		}
 		return nil
 	}
-	if c.Store, err = server.OpenStore(s.store); err != nil {
-		return c, fmt.Errorf("--store: %w", err)
-	}
 	for _, p := range s.pins {
 		name, revision, ok := strings.Cut(p, "=")
-		if !ok || c.Bundles[name] == "" {
-			return c, fmt.Errorf("--pin %s: want NAME=REVISION of a bundle that is served", p)
+		if _, twice := c.Pins[name]; !ok || twice || c.Bundles[name] == "" {
+			return c, fmt.Errorf("--pin %s: want NAME=REVISION of a bundle that is served, each name once", p)
 		}
-		if err := c.Store.Pin(name, revision); err != nil {
-			return c, fmt.Errorf("--pin: %w", err)
-		}
+		c.Pins[name] = revision
 	}
 	if s.token != "" {
 		if c.Token, err = server.OpenToken(s.token); err != nil {
@@ -161,6 +167,9 @@ func (s *serving) config(log *slog.Logger) (server.Config, error) {
 	}
 	return c, nil
 }
+
+// minExpires leaves gateways time to come for what is signed anew.
+const minExpires = time.Minute
 
 // guarded refuses to serve policies to just anybody.
 func (s *serving) guarded() error {
@@ -230,29 +239,37 @@ func bundleRevisionsCommand() *cobra.Command {
 			return err
 		}
 		names, err := store.Names()
-		if err != nil {
-			return err
-		}
 		for _, name := range names {
-			list, err := store.Revisions(name)
-			if err != nil {
-				return err
-			}
-			pin, err := store.Pinned(name)
-			if err != nil {
-				return err
-			}
-			for _, r := range list {
-				mark := ""
-				if r.Revision == pin {
-					mark = " pinned"
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s %s %s %d bytes%s\n", name, r.Revision, r.Published.Format(time.RFC3339), r.Size, mark)
-			}
+			err = errors.Join(err, printRevisions(cmd.OutOrStdout(), store, name))
 		}
-		return nil
+		return err
 	}
 	return cmd
+}
+
+func printRevisions(out io.Writer, store *server.Store, name string) error {
+	list, err := store.Revisions(name)
+	if err != nil {
+		return err
+	}
+	pin, err := store.Pinned(name)
+	if err != nil {
+		return err
+	}
+	pinned := -1 // of several with one name the newest
+	for i, r := range list {
+		if r.Revision == pin {
+			pinned = i
+		}
+	}
+	for i, r := range list {
+		mark := ""
+		if i == pinned {
+			mark = " pinned"
+		}
+		fmt.Fprintf(out, "%s %s %s %d bytes%s\n", name, r.Revision, r.Published.Format(time.RFC3339), r.Size, mark)
+	}
+	return nil
 }
 
 func bundlePinCommand() *cobra.Command {
@@ -263,7 +280,7 @@ func bundlePinCommand() *cobra.Command {
 	}
 	open := storeFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if len(args) != 2 {
+		if len(args) != 2 || args[1] == "" {
 			return fmt.Errorf("%s: name a bundle and a revision: see %[1]s --help", cmd.CommandPath())
 		}
 		store, err := open()
@@ -276,7 +293,10 @@ func bundlePinCommand() *cobra.Command {
 }
 
 func bundleUnpinCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "unpin NAME", Short: "Serve the newest revision again"}
+	cmd := &cobra.Command{
+		Use: "unpin NAME", Short: "Serve the newest revision again",
+		Long: "Takes effect within a second, also while bundle serve runs on the store.",
+	}
 	open := storeFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		name, err := only(cmd, args, "bundle")
@@ -287,7 +307,14 @@ func bundleUnpinCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return store.Pin(name, "")
+		names, err := store.Names()
+		if err == nil && !slices.Contains(names, name) {
+			err = fmt.Errorf("the store has no bundle %q: it has %s", name, cmp.Or(strings.Join(names, ", "), "none"))
+		}
+		if err != nil {
+			return err
+		}
+		return store.Unpin(name)
 	}
 	return cmd
 }

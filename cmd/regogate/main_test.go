@@ -62,6 +62,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"envsubst": envsubst,
+			"fetch":    fetch,
 			"mode":     mode,
 			"normal":   normal,
 			"settings": settings,

@@ -1,7 +1,11 @@
 package policy
 
 import (
+	"bytes"
 	"testing"
+
+	"github.com/open-policy-agent/opa/v1/ast"
+	"github.com/open-policy-agent/opa/v1/bundle"
 )
 
 // What allow must not read is refused with the place and the way there, or a
@@ -40,5 +44,33 @@ call if input.arguments.n < 5`, "",
 				t.Errorf("warned %q\nwant   %q", got, want)
 			}
 		})
+	}
+}
+
+// The bytes of a bundle are judged as a directory is, and named as they are called.
+func TestExamineBundle(t *testing.T) {
+	for _, c := range []struct{ name, rego, root, refused, warned string }{
+		{"well", `allow if input.tool.registered`, "mcp", "", ""},
+		{"every root", `allow if input.tool.registered`, "",
+			"", "shop: the bundle claims every root, so that no other can stand beside it: build it with roots mcp, and system/log where it has a mask"},
+		{"arguments", `allow if input.arguments.n == 5`, "mcp",
+			"shop/authz.rego:3: allow reads input.arguments: allow never gets them: put the condition into call", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := bundle.Bundle{Data: map[string]any{}, Manifest: bundle.Manifest{Revision: "v1", Roots: &[]string{c.root}}}
+			raw := files(c.rego, "")["authz.rego"].Data
+			b.Modules = []bundle.ModuleFile{{URL: "/authz.rego", Path: "/authz.rego", Raw: raw, Parsed: ast.MustParseModule(string(raw))}}
+			var body bytes.Buffer
+			if err := bundle.NewWriter(&body).UseModulePath(true).DisableFormat(true).Write(b); err != nil {
+				t.Fatal(err)
+			}
+			r := ExamineBundle("shop", body.Bytes(), Config{})
+			if r.Problems.Error() != c.refused || r.Warnings.Error() != c.warned || (r.Revision == "") != (c.refused != "") {
+				t.Errorf("%+v", r)
+			}
+		})
+	}
+	if r := ExamineBundle("page", []byte("<!DOCTYPE html>"), Config{}); r.Problems.Error() != "page: is no bundle: want a gzipped tar archive" {
+		t.Errorf("%+v", r)
 	}
 }

@@ -39,14 +39,23 @@ func Examine(path string, c Config) Report {
 		}
 		return report(t, c)
 	}
-	from, problems := readBundle(path)
+	body, err := readFile(os.DirFS(filepath.Dir(path)), filepath.Base(path))
+	if err != nil {
+		return Report{Problems: Problems{{File: path, Message: oneLine(reason(err))}}}
+	}
+	return ExamineBundle(path, body, c)
+}
+
+// ExamineBundle is Examine for the bytes of a bundle, which are called name.
+func ExamineBundle(name string, body []byte, c Config) Report {
+	from, problems := readBundle(name, body)
 	if len(problems) > 0 {
 		return Report{Problems: problems}
 	}
 	r := report(from, c)
 	for _, root := range from.roots {
 		if root == "" {
-			r.Warnings = append(r.Warnings, Problem{File: path,
+			r.Warnings = append(r.Warnings, Problem{File: name,
 				Message: "the bundle claims every root, so that no other can stand beside it: build it with roots mcp, and system/log where it has a mask"})
 		}
 	}
@@ -67,28 +76,24 @@ type bundleFile struct {
 	roots []string
 }
 
-func readBundle(path string) (bundleFile, Problems) {
+func readBundle(name string, body []byte) (bundleFile, Problems) {
 	problem := func(format string, args ...any) (bundleFile, Problems) {
-		return bundleFile{}, Problems{{File: path, Message: oneLine(fmt.Sprintf(format, args...))}}
-	}
-	body, err := readFile(os.DirFS(filepath.Dir(path)), filepath.Base(path))
-	if err != nil {
-		return problem("%s", reason(err))
+		return bundleFile{}, Problems{{File: name, Message: oneLine(fmt.Sprintf(format, args...))}}
 	}
 	if err := plane.Inspect(body, time.Time{}); err != nil {
 		return problem("%v", err)
 	}
 	b, err := bundle.NewReader(bytes.NewReader(body)).
-		WithSkipBundleVerification(true).WithRegoVersion(ast.RegoV1).WithBundleName(path).Read()
+		WithSkipBundleVerification(true).WithRegoVersion(ast.RegoV1).WithBundleName(name).Read()
 	if err != nil {
 		return problem("%v", err)
 	}
 	if b.Type() == bundle.DeltaBundleType {
 		return problem("is a delta bundle, which says nothing by itself: look at the whole one")
 	}
-	c := &plane.Candidate{Bundles: map[string]string{path: b.Manifest.Revision}, Complete: true}
+	c := &plane.Candidate{Bundles: map[string]string{name: b.Manifest.Revision}, Complete: true}
 	for _, m := range b.Modules {
-		c.Modules = append(c.Modules, plane.Module{Bundle: path, Path: strings.TrimPrefix(m.Path, "/"), Raw: m.Raw})
+		c.Modules = append(c.Modules, plane.Module{Bundle: name, Path: strings.TrimPrefix(m.Path, "/"), Raw: m.Raw})
 	}
 	data, err := ast.InterfaceToValue(b.Data)
 	if err != nil {
