@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -54,7 +55,8 @@ func (f Fault) String() string {
 
 const location = "urn:tool"
 
-// Compile reads an inputSchema. The error says in one line why it cannot be used.
+// Compile reads an inputSchema. The error says why it cannot be used, in one line
+// of printable characters.
 func Compile(schema []byte) (s *Schema, err error) {
 	if len(schema) > maxSchema {
 		return nil, fmt.Errorf("larger than %d bytes", maxSchema)
@@ -235,8 +237,14 @@ func oneLine(err error) error {
 				invalid = invalid.Causes[0]
 			}
 			text := invalid.ErrorKind.LocalizedString(message.NewPrinter(language.English))
-			return fmt.Errorf("no JSON Schema: at %q: %s", pointer(invalid.InstanceLocation), cut(text))
+			return fmt.Errorf("no JSON Schema: at %q: %s", pointer(invalid.InstanceLocation), printable(text))
 		}
 	}
-	return errors.New(cut(strings.Join(strings.Fields(err.Error()), " ")))
+	return errors.New(printable(err.Error()))
+}
+
+// printable is one line of a text in which a server may have put anything.
+func printable(s string) string {
+	words := strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) })
+	return cut(strings.Join(words, " "))
 }
