@@ -18,7 +18,7 @@ import (
 type Claims struct {
 	Scope string // must be the one that the verifier asks for
 	// Expires ends the signature; zero never does. OPA alone does not look at it.
-	// Verify does, and a gateway that downloads such a bundle.
+	// Verify does, and a gateway, of what it downloads and of the copy that it kept.
 	Expires time.Time
 }
 

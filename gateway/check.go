@@ -68,7 +68,7 @@ func Check(ctx context.Context, path string, env func(string) (string, bool), ov
 	parts.Wait()
 	positions.Locate(k.found)
 	r.Problems = append(k.found, files...)
-	r.Standings, r.Unstarted = standings(survey, snapshot), k.unstarted
+	r.Standings, r.Unstarted = standings(c, survey, snapshot), k.unstarted
 	return r
 }
 

@@ -8,9 +8,9 @@ import (
 	"github.com/regogate/regogate/registry"
 )
 
-// Standing is how the tools of one server stand in the catalogue. The lists
-// hold the server's own names of them, sorted; those that it offers are its own
-// text, which can hold anything.
+// Standing is how the tools of one server stand in the catalogue and in the
+// configuration. The lists hold the server's own names of them, sorted; those that
+// it offers are its own text, which can hold anything.
 type Standing struct {
 	Server       string
 	InForce      int      // offered as the catalogue says
@@ -19,7 +19,15 @@ type Standing struct {
 	Drifted      []Drift  // offered with another definition than the pinned one
 	Misnamed     []string // offered under a name that no client can be shown
 	Absent       []string // with an entry in the catalogue, and not offered
+
+	// What is wrong with validating arguments; any of the tools can be in these, too.
+	Unvalidated []Unvalidated // offered, with a schema that cannot be used
+	Strangers   []string      // named in validate, and not offered
 }
+
+// Unvalidated is a tool whose arguments are to be held against its schema, and
+// are not. Why is one line of printable characters.
+type Unvalidated struct{ Tool, Why string }
 
 // Drift is a tool whose definition is another one than the pinned one. Both
 // are the SHA-256 of it, as sha256 in the catalogue.
@@ -30,22 +38,22 @@ func (s Standing) Offered() int {
 	return s.InForce + len(s.Suggested) + len(s.Unregistered) + len(s.Drifted) + len(s.Misnamed)
 }
 
-// standings compares what the servers offer with what the catalogue says. A
-// server whose tools are not known has none.
-func standings(survey *Survey, snapshot *registry.Snapshot) (list []Standing) {
+// standings compares what the servers offer with what the catalogue and the
+// configuration say. A server whose tools are not known has none.
+func standings(c *Config, survey *Survey, snapshot *registry.Snapshot) (list []Standing) {
 	if survey == nil || snapshot == nil {
 		return nil
 	}
 	for i := range survey.State.Servers {
 		if s := &survey.State.Servers[i]; s.Up {
-			list = append(list, standing(s, snapshot))
+			list = append(list, standing(c, s, snapshot))
 		}
 	}
 	return list
 }
 
-func standing(s *upstream.Server, snapshot *registry.Snapshot) Standing {
-	r := Standing{Server: s.Name}
+func standing(c *Config, s *upstream.Server, snapshot *registry.Snapshot) Standing {
+	r := Standing{Server: s.Name, Unvalidated: c.unvalidated(s)}
 	suggested := map[string]bool{}
 	for _, t := range snapshot.Suggested() {
 		if t.Server == s.Name {
@@ -68,7 +76,7 @@ func standing(s *upstream.Server, snapshot *registry.Snapshot) Standing {
 		}
 	}
 	if !s.Partial {
-		r.Absent = absent(s, snapshot)
+		r.Absent, r.Strangers = absent(s, snapshot), c.strangers(s)
 	}
 	for _, names := range [][]string{r.Suggested, r.Unregistered, r.Misnamed, r.Absent} {
 		slices.Sort(names)

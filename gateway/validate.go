@@ -1,13 +1,16 @@
 package gateway
 
 import (
+	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/arguments"
 	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/upstream"
 )
 
 // validates reports whether the arguments of a tool are held against its schema.
@@ -23,10 +26,39 @@ func (s *Server) validates(tool string) bool {
 // such a tool's arguments are not looked at, as if that were not asked for.
 func (c *Config) schemaOf(server, tool string, input jsontext.Value) (*arguments.Schema, error) {
 	s := c.Servers[server]
-	if !s.validates(tool) || input == nil {
+	switch {
+	case !s.validates(tool):
 		return nil, nil
+	case input == nil:
+		return nil, errors.New("there is none")
 	}
 	return arguments.Compile(input)
+}
+
+// unvalidated lists the tools whose arguments are not held against their schema
+// although the configuration says so, by name.
+func (c *Config) unvalidated(s *upstream.Server) (list []Unvalidated) {
+	for _, d := range s.Tools {
+		members, err := mcp.Members(d.Raw)
+		if err == nil {
+			_, err = c.schemaOf(s.Name, d.Name, mcp.Get(members, "inputSchema"))
+		}
+		if err != nil {
+			list = append(list, Unvalidated{d.Name, err.Error()})
+		}
+	}
+	slices.SortFunc(list, func(a, b Unvalidated) int { return strings.Compare(a.Tool, b.Tool) })
+	return list
+}
+
+// strangers lists the names in a server's validate that it does not offer.
+func (c *Config) strangers(s *upstream.Server) (names []string) {
+	for _, name := range sortedKeys(c.Servers[s.Name].Validate) {
+		if s.Tool(name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // unfit answers a call whose arguments do not fit the tool's schema, and reports

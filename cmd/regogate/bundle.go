@@ -121,8 +121,8 @@ func bundleSignCommand() *cobra.Command {
 		Use:   "sign BUNDLE",
 		Short: "Sign a bundle, in place of any signature that it has",
 		Long: "Signs the files of a bundle, whoever made it, and leaves them as they are. OPA verifies the signature, and\n" +
-			"knows nothing of --expires-in; a gateway refuses to download a bundle whose time is over. A delta bundle\n" +
-			"cannot be signed. The key is as for bundle build.",
+			"knows nothing of --expires-in; a gateway refuses a bundle whose time is over, also its own copy when it\n" +
+			"starts. A delta bundle cannot be signed. The key is as for bundle build.",
 		Example: "  regogate bundle sign authz.tar.gz --signing-key key.pem --key-id prod\n" +
 			"  regogate bundle sign authz.tar.gz --signing-key keys.json --key-id 2026 -o signed.tar.gz --expires-in 720h",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -41,11 +41,16 @@ func serveCheck(ctx context.Context, path string, override func(*gateway.Config)
 	return strictyaml.Err(r.Problems)
 }
 
-// printStanding says which tools of a server are not in force, and why.
+// printStanding says which tools of a server are not in force, and why, and of
+// which the arguments are not validated.
 func printStanding(out io.Writer, s gateway.Standing) {
 	drifted := make([]string, len(s.Drifted))
 	for i, d := range s.Drifted {
 		drifted[i] = fmt.Sprintf("%s: pinned %s, now %s", d.Tool, d.Pinned, d.Current)
+	}
+	unvalidated := make([]string, len(s.Unvalidated))
+	for i, u := range s.Unvalidated {
+		unvalidated[i] = shown([]string{u.Tool})[0] + ": " + u.Why
 	}
 	for _, part := range []struct {
 		what  string
@@ -56,6 +61,8 @@ func printStanding(out io.Writer, s gateway.Standing) {
 		{"not as they were when they were pinned: look at what changed, then correct sha256 in the catalogue", drifted},
 		{"never shown to clients: " + registry.ToolRule + ", and SERVER__TOOL at most " + strconv.Itoa(registry.MaxExposed), shown(s.Misnamed)},
 		{"in the catalogue, but not offered by the server: correct or remove their entries", shown(s.Absent)},
+		{"with arguments that nothing validates, because the inputSchema cannot be used: have it mended, or judge them in the policy's call and set validate: {TOOL: false}", unvalidated},
+		{"in validate, but not offered by the server: correct or remove the names", shown(s.Strangers)},
 	} {
 		if len(part.tools) == 0 {
 			continue

@@ -31,14 +31,22 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs the command line as a user does. The scripts find an MCP
-// server over HTTP at $HTTP_DOUBLE, one over standard input and output as
+// server over HTTP at $HTTP_DOUBLE, another one with schemas that cannot be used
+// at $HTTP_DOUBLE/odd/, one over standard input and output as
 // stdio-double, and a free address at $FREE. UPDATE=1 in the environment rewrites
 // what they expect.
 func TestScripts(t *testing.T) {
-	double := httptest.NewServer(&world.Server{Name: "web", Tools: []jsontext.Value{
+	doubles := http.NewServeMux()
+	doubles.Handle("/", &world.Server{Name: "web", Tools: []jsontext.Value{
 		tool("search_invoices", `{"readOnlyHint":true}`),
 		tool("create_refund", `{"readOnlyHint":false,"destructiveHint":false}`),
 	}})
+	doubles.Handle("/odd/", &world.Server{Name: "odd", Tools: []jsontext.Value{
+		jsontext.Value(`{"name":"remote","inputSchema":{"type":"object","$ref":"https://example.com/schema"}}`),
+		jsontext.Value(`{"name":"lookahead","inputSchema":{"type":"object","properties":{"a":{"pattern":"(?=a)"}}}}`),
+		tool("good", `{}`),
+	}})
+	double := httptest.NewServer(doubles)
 	t.Cleanup(double.Close)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",

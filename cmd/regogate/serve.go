@@ -32,6 +32,8 @@ func serveCommand() *cobra.Command {
 			"With --check it does not serve: it validates the configuration, reads catalogue and policies,\n" +
 			"fetches keys, reaches or starts every server once, and lists all problems. Where there is one it\n" +
 			"exits with 1. Tools that are not in force are listed, too, and are no problem: they are denied.\n" +
+			"So are tools whose arguments cannot be validated, and names under servers.NAME.validate that the\n" +
+			"server does not offer.\n" +
 			"An address in use is one; beside a running gateway check with --listen 127.0.0.1:0.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			override := listenOn(listen)

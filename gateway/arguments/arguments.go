@@ -3,9 +3,11 @@
 // type then never reaches a comparison.
 //
 // Schemas are JSON Schema 2020-12, or the draft that $schema names. They come from
-// servers and are bounded; nothing that they refer to is fetched, and a pattern
-// that Go's regular expressions, which take linear time, cannot express makes a
-// schema unusable. Formats are annotations, as 2020-12 has it.
+// servers and arguments from agents, so both are bounded, and so is what holding one
+// against the other may take. Nothing that schemas refer to is fetched; $dynamicRef
+// is not followed, and a pattern that Go's regular expressions, which take linear
+// time, cannot express makes a schema unusable. Formats are annotations, as 2020-12
+// has it.
 package arguments
 
 import (
@@ -14,9 +16,11 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"regexp/syntax"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -27,16 +31,23 @@ import (
 // Bounds of a schema, of numbers in arguments, and of what is told of them.
 const (
 	maxSchema   = 256 << 10 // bytes
+	maxSchemas  = 5000      // objects and booleans, of which each can be a schema
+	maxDepth    = 128       // of a schema, and of arguments
 	maxPattern  = 4 << 10   // bytes
+	maxPatterns = 50_000    // instructions of all patterns of a schema
 	maxDigits   = 1024
 	maxExponent = 1000
 	maxFaults   = 8
 	maxPlace    = 120 // bytes of one place
+	maxWhy      = 300 // bytes of why a schema cannot be used
 )
 
 // Schema is a schema that can be used. It is immutable and safe for concurrent
 // use.
-type Schema struct{ compiled *jsonschema.Schema }
+type Schema struct {
+	compiled *jsonschema.Schema
+	weights  map[*jsonschema.Schema]int // of the lists in each part
+}
 
 // Fault is one thing that is wrong with arguments. It holds names of the schema and
 // of members, and no values.
@@ -54,7 +65,8 @@ func (f Fault) String() string {
 
 const location = "urn:tool"
 
-// Compile reads an inputSchema. The error says in one line why it cannot be used.
+// Compile reads an inputSchema. The error says why it cannot be used, in one line
+// of printable characters.
 func Compile(schema []byte) (s *Schema, err error) {
 	if len(schema) > maxSchema {
 		return nil, fmt.Errorf("larger than %d bytes", maxSchema)
@@ -71,9 +83,16 @@ func Compile(schema []byte) (s *Schema, err error) {
 	if _, ok := document.(map[string]any); !ok {
 		return nil, errors.New("must be an object")
 	}
+	schemas := 0
+	if err := bounded(document, 0, &schemas); err != nil {
+		return nil, err
+	}
+	if f := unbounded(document, nil); f != nil {
+		return nil, fmt.Errorf("%s %s", strconv.Quote(f.Place), f.Rule)
+	}
 	c := jsonschema.NewCompiler()
 	c.UseLoader(closed{})
-	c.UseRegexpEngine(linear)
+	c.UseRegexpEngine(linear())
 	if err := c.AddResource(location, document); err != nil {
 		return nil, oneLine(err)
 	}
@@ -81,7 +100,11 @@ func Compile(schema []byte) (s *Schema, err error) {
 	if err != nil {
 		return nil, oneLine(err)
 	}
-	return &Schema{compiled}, nil
+	s = &Schema{compiled, map[*jsonschema.Schema]int{}}
+	if err := s.weigh(compiled, map[*jsonschema.Schema]int{}); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // closed fetches nothing.
@@ -91,22 +114,64 @@ func (closed) Load(url string) (any, error) {
 	return nil, fmt.Errorf("refers to %s: only what is in the schema itself is used", cut(url))
 }
 
-type pattern struct{ *regexp.Regexp }
+var errLarge = errors.New("the patterns are too large, with repetitions written out")
 
-func linear(text string) (jsonschema.Regexp, error) {
-	if len(text) > maxPattern {
-		return nil, fmt.Errorf("a pattern is longer than %d bytes", maxPattern)
+type pattern struct {
+	*regexp.Regexp
+	instructions int
+}
+
+// linear returns an engine for the patterns of one schema.
+func linear() jsonschema.RegexpEngine {
+	compiled := map[string]pattern{} // each is asked for twice, to be verified and to be used
+	total := 0
+	return func(text string) (jsonschema.Regexp, error) {
+		if p, ok := compiled[text]; ok {
+			return p, nil
+		}
+		if len(text) > maxPattern {
+			return nil, fmt.Errorf("a pattern is longer than %d bytes", maxPattern)
+		}
+		if total > maxPatterns {
+			return nil, errLarge
+		}
+		n, err := instructions(text)
+		if err != nil {
+			return nil, fmt.Errorf("the pattern %s cannot be used: %w", strconv.Quote(cut(text)), err)
+		}
+		if total += n; total > maxPatterns {
+			return nil, errLarge
+		}
+		re, err := regexp.Compile(text)
+		if err != nil {
+			return nil, fmt.Errorf("the pattern %s cannot be used: %w", strconv.Quote(cut(text)), err)
+		}
+		compiled[text] = pattern{re, n}
+		return compiled[text], nil
 	}
-	re, err := regexp.Compile(text)
+}
+
+// instructions is how many there are in the program of a pattern.
+func instructions(text string) (int, error) {
+	tree, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {
-		return nil, fmt.Errorf("the pattern %s cannot be used: %w", strconv.Quote(cut(text)), err)
+		return 0, err
 	}
-	return pattern{re}, nil
+	program, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return 0, err
+	}
+	return len(program.Inst), nil
 }
 
 // Check returns what is wrong with the arguments, a JSON object or nil for none;
-// nothing where they fit.
-func (s *Schema) Check(arguments []byte) []Fault {
+// nothing where they fit. What would take long to find out is a fault itself.
+func (s *Schema) Check(arguments []byte) (faults []Fault) {
+	defer func() {
+		if r := recover(); r != nil {
+			faults = []Fault{{Rule: "cannot be held against the schema"}}
+		}
+	}()
 	if arguments == nil {
 		arguments = []byte("{}")
 	}
@@ -117,6 +182,11 @@ func (s *Schema) Check(arguments []byte) []Fault {
 	if f := unbounded(value, nil); f != nil {
 		return []Fault{*f}
 	}
+	left := maxEffort
+	held := newValue(value, 0, &left)
+	if held == nil || (effort{s, map[step]int{}}).of(s.compiled, held) > maxEffort {
+		return []Fault{{Rule: "are too large, or nested too deep, to be held against the schema"}}
+	}
 	var invalid *jsonschema.ValidationError
 	switch err := s.compiled.Validate(value); {
 	case err == nil:
@@ -124,7 +194,6 @@ func (s *Schema) Check(arguments []byte) []Fault {
 	case !errors.As(err, &invalid):
 		return []Fault{{Rule: "cannot be held against the schema"}}
 	}
-	var faults []Fault
 	collect(invalid, &faults)
 	return faults
 }
@@ -199,7 +268,7 @@ func keyword(k jsonschema.ErrorKind) string {
 	if len(path) == 0 {
 		return "a rule"
 	}
-	return path[len(path)-1]
+	return cut(path[len(path)-1])
 }
 
 func names(list []string) string {
@@ -219,11 +288,13 @@ func pointer(place []string) string {
 	return cut(b.String())
 }
 
-func cut(s string) string {
-	if len(s) <= maxPlace {
+func cut(s string) string { return shorten(s, maxPlace) }
+
+func shorten(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxPlace], "") + "…"
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 func oneLine(err error) error {
@@ -235,8 +306,17 @@ func oneLine(err error) error {
 				invalid = invalid.Causes[0]
 			}
 			text := invalid.ErrorKind.LocalizedString(message.NewPrinter(language.English))
-			return fmt.Errorf("no JSON Schema: at %q: %s", pointer(invalid.InstanceLocation), cut(text))
+			if f, ok := invalid.ErrorKind.(*kind.Format); ok { // of a pattern, and the text has all of it first
+				text = f.Err.Error()
+			}
+			return fmt.Errorf("no JSON Schema: at %q: %s", pointer(invalid.InstanceLocation), printable(text))
 		}
 	}
-	return errors.New(cut(strings.Join(strings.Fields(err.Error()), " ")))
+	return errors.New(printable(err.Error()))
+}
+
+// printable is one line of a text in which a server may have put anything.
+func printable(s string) string {
+	words := strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) || unicode.IsSpace(r) })
+	return shorten(strings.Join(words, " "), maxWhy)
 }

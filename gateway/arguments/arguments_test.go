@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 const payment = `{"type": "object", "required": ["amount"], "additionalProperties": false, "properties": {
@@ -53,16 +54,35 @@ func TestCompile(t *testing.T) {
 		`{}`: "", `{"type": "object"}`: "",
 		`{"$schema": "http://json-schema.org/draft-07/schema#", "type": "object", "definitions": {"a": true}, "properties": {"x": {"$ref": "#/definitions/a"}}}`: "",
 		`{"$schema": "https://json-schema.org/draft/2020-12/schema", "prefixItems": [true]}`:                                                                     "",
-		`{"properties": {"x": {"$ref": "#"}}}`:         "",
-		`true`:                                         "must be an object",
-		`{"type": "object"`:                            "not valid JSON",
-		`{"type": 5}`:                                  `no JSON Schema: at "/type":`,
-		`{"properties": []}`:                           `no JSON Schema: at "/properties":`,
-		`{"$ref": "http://127.0.0.1:1/x"}`:             "refers to http://127.0.0.1:1/x: only what is in the schema itself is used",
-		`{"$ref": "file:///etc/passwd"}`:               "refers to file:///etc/passwd",
-		`{"$ref": "#/$defs/none"}`:                     "none",
-		`{"$schema": "http://127.0.0.1:1/meta"}`:       "refers to http://127.0.0.1:1/meta",
-		`{"properties": {"x": {"pattern": "(?=a)b"}}}`: "pattern",
+		`{"properties": {"x": {"$ref": "#"}}}`: "",
+		`true`:                                 "must be an object",
+		`{"type": "object"`:                    "not valid JSON",
+		`{"type": 5}`:                          `no JSON Schema: at "/type":`,
+		`{"properties": []}`:                   `no JSON Schema: at "/properties":`,
+		`{"$ref": "http://127.0.0.1:1/x"}`:     "refers to http://127.0.0.1:1/x: only what is in the schema itself is used",
+		`{"$ref": "file:///etc/passwd"}`:       "refers to file:///etc/passwd",
+		// What would be slow, or could not be counted before, is refused.
+		`{"$ref": "#"}`: "refers to itself for the same value",
+		`{"anyOf": [true, {"allOf": [{"$ref": "#"}]}]}`: "refers to itself for the same value",
+		`{"properties": {"a": {"$ref": "#/$defs/a"}}, "$defs": {"a": {"not": {"$ref": "#/$defs/b"}}, "b": {"if": {"$ref": "#/$defs/a"}}}}`: "refers to itself",
+		`{"$dynamicRef": "#a", "$defs": {"x": {"$dynamicAnchor": "a"}}}`:                                                                   "has a $dynamicRef or $recursiveRef",
+		`{"$schema": "https://json-schema.org/draft/2019-09/schema", "properties": {"a": {"$recursiveRef": "#"}}}`:                         "has a $dynamicRef or $recursiveRef",
+		doubled(maxChain): "leads through more than 64 schemas",
+		strings.Repeat(`{"not":`, maxDepth+1) + "true" + strings.Repeat("}", maxDepth+1):  "nested more than 128 deep",
+		`{"allOf": [` + strings.Repeat("{},", maxSchemas) + `{}]}`:                        "has more than 5000 objects and booleans",
+		`{"properties": {"a": {"maximum": 1e999999}}}`:                                    `"/properties/a/maximum" must be a number of fewer digits`,
+		`{"properties": {"a": {"maximum": 1e99999999}}}`:                                  `"/properties/a/maximum" must be a number of fewer digits`,
+		`{"multipleOf": 1e-99999999}`:                                                     "must be a number of fewer digits",
+		`{"enum": [1e5000]}`:                                                              "must be a number of fewer digits",
+		`{"multipleOf": 0}`:                                                               `no JSON Schema: at "/multipleOf":`,
+		`{"properties": {"a": {"pattern": "` + strings.Repeat("[a-z]{1000}", 60) + `"}}}`: "the patterns are too large",
+		`{"patternProperties": {"` + strings.Repeat("[a-z]{1000}", 60) + `": true}}`:      "the patterns are too large",
+		`{"properties": {"a": {"pattern": "(a{1000}){1000}"}}}`:                           "cannot be used",
+		`{"$ref": "#/$defs/none"}`:                                                        "none",
+		`{"$ref": "urn:a\u001b[2J\nb"}`:                                                   `no JSON Schema: at "/$ref": `,
+		`{"type": "\u001b[2J\n"}`:                                                         `no JSON Schema: at "/type":`,
+		`{"$schema": "http://127.0.0.1:1/meta"}`:                                          "refers to http://127.0.0.1:1/meta",
+		`{"properties": {"x": {"pattern": "(?=a)b"}}}`:                                    "pattern",
 		`{"properties": {"x": {"pattern": "` + strings.Repeat("a", maxPattern+1) + `"}}}`: "pattern",
 		`{"description": "` + strings.Repeat("a", maxSchema) + `"}`:                       "larger than",
 	} {
@@ -73,8 +93,10 @@ func TestCompile(t *testing.T) {
 			}
 			continue
 		}
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") || len(err.Error()) > 400 {
+		if err == nil || !strings.Contains(err.Error(), want) || strings.ContainsFunc(err.Error(), unprintable) || len(err.Error()) > 400 {
 			t.Errorf("%.60s: got %v, want %q", schema, err, want)
 		}
 	}
 }
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }

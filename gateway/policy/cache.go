@@ -15,8 +15,7 @@ import (
 const (
 	cacheShards = 16
 	maxKey      = 4 << 10 // bytes; a longer key is not kept
-	maxLists    = 1 << 20 // bits of remembered lists, and at least minLists of them
-	minLists    = 64
+	maxLists    = 1024
 	maxKinds    = 64 // lists whose kinds are known: those of a few registry revisions
 	// recheckEvery is how many answers from the cache it takes for one of them to
 	// be asked for again and compared.
@@ -102,7 +101,7 @@ func newCache(r *reads.Reads, cfg CacheConfig, counters *counters, log *slog.Log
 	for i := range c.shards {
 		c.shards[i] = bounded[string, verdict](max(1, cfg.Entries/cacheShards), counters)
 	}
-	c.lists = bounded[listKey, *listed](max(minLists, maxLists/1024), counters)
+	c.lists = bounded[listKey, *listed](maxLists, counters)
 	c.kinds = bounded[*Items, *kinds](maxKinds, counters)
 	return c, ""
 }

@@ -222,3 +222,15 @@ allow if { input.method == "server/discover"; input.server.name == "files" }`, "
 		}
 	}
 }
+
+// Of more lists than have a place, those asked for last are kept.
+func TestCacheBoundsLists(t *testing.T) {
+	s := load(t, `allow if input.claims.n > 0`, "")
+	items := NewItems([]*Item{item(t, offered())})
+	for n := range maxLists + 1 {
+		s.AllowEach(context.Background(), subject(t, fmt.Sprintf(`{"n": %d}`, n+1)), items, "tools/call", Request{})
+	}
+	if got := s.cache.stats("").Lists; got != maxLists || s.cache.counters.evictions.Load() != 1 {
+		t.Errorf("%d lists are kept and %d made room, want %d and 1", got, s.cache.counters.evictions.Load(), maxLists)
+	}
+}

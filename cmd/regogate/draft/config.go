@@ -60,6 +60,7 @@ func serversYAML(list []*draft, problems map[string]string) string {
 		for _, line := range d.yaml {
 			b.WriteString("    " + line + "\n")
 		}
+		b.WriteString("    validate_arguments: true # a call that breaks its tool's inputSchema is not made\n")
 	}
 	if empty {
 		return "servers: {}\n" + b.String()

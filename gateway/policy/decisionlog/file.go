@@ -17,7 +17,8 @@ import (
 //
 // Where somebody else renames or removes the file, as logrotate does, the next
 // Write makes a new one: nobody has to be signalled. What is no regular file, such
-// as a named pipe or a device, is never rotated.
+// as a named pipe or a device, is never rotated; where it is replaced after it took
+// half a line, the other half is what comes first.
 //
 // There are libraries for this. Those that are kept well count in megabytes, do
 // not notice a file that was moved, and rotate in the middle of a line whose first
@@ -98,7 +99,7 @@ func (f *File) Write(lines []byte) (int, error) {
 
 // ready makes sure that the file is the one at the path, with room for more.
 func (f *File) ready(more int64) error {
-	if f.file != nil && (!f.regular || f.torn) {
+	if f.file != nil && f.regular && f.torn {
 		return nil
 	}
 	if f.file != nil && f.moved() {
@@ -120,7 +121,7 @@ func (f *File) ready(more int64) error {
 func (f *File) moved() bool {
 	there, err := os.Stat(f.path)
 	if err != nil {
-		return errors.Is(err, fs.ErrNotExist)
+		return !errors.Is(err, fs.ErrPermission) // else nobody knows, and it can be written to
 	}
 	ours, err := f.file.Stat()
 	if err == nil {

@@ -28,8 +28,8 @@ const (
 // largest file in one, in bytes, where its configuration has no size_limit_bytes.
 const DefaultMaxBundle = 64 << 20
 
-// Inspect fails for what is no bundle, or one that no plane with the default
-// bounds takes. Where a time is given, a signature has to be valid then. Nothing
+// Inspect fails for what is no bundle, or one that no plane takes whose bundles may
+// be of the default size and have files of any. Where a time is given, a signature has to be valid then. Nothing
 // is verified or compiled.
 func Inspect(body []byte, at time.Time) error {
 	if len(body) > DefaultMaxBundle {

@@ -167,12 +167,15 @@ func TestADamagedCopyIsSetAside(t *testing.T) {
 	whole := pack(t, "one", []string{"mcp"}, map[string]string{"/a.rego": allowed})
 	broken := append([]byte{}, whole...)
 	broken[len(broken)/2] ^= 0xff
+	private, _ := pair(t)
+	expired := pack(t, "one", []string{"mcp"}, map[string]string{"/a.rego": allowed}, bundle.NewSigningConfig(private, "ES256", claims(t, `{"exp": 1000}`)))
 	for name, c := range map[string]struct {
 		raw  []byte
 		want string
 	}{
 		"truncated": {whole[:len(whole)-20], "the persisted copy is refused: the bundle is cut off in the middle"},
 		"empty":     {nil, "the persisted copy is refused: is empty: want a bundle"},
+		"expired":   {expired, "the persisted copy is refused: the bundle cannot be taken: the signature expired at 1970-01-01T00:16:40Z: "},
 		"flipped":   {broken, "the persisted copy is refused: the bundle cannot be taken: "},
 	} {
 		t.Run(name, func(t *testing.T) {
