@@ -62,9 +62,8 @@ func post(w *wire, url string, timeout int64) (string, error) {
 func TestRequestsAndClientsShareNoCredentials(t *testing.T) {
 	brief := func(w http.ResponseWriter, _ *http.Request) { issue(w, "sesame", 1) } // fetched for each request
 	for name, from := range map[string]func() (*wire, string){
-		"bearer":       func() (*wire, string) { return wired(t, `"credentials": {"bearer": {"token": "sesame"}}`) },
-		"oauth2":       func() (*wire, string) { return oauth(t, brief) },
-		"gcp_metadata": func() (*wire, string) { return metadata(t) },
+		"bearer": func() (*wire, string) { return wired(t, `"credentials": {"bearer": {"token": "sesame"}}`) },
+		"oauth2": func() (*wire, string) { return oauth(t, brief) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, url := from()
@@ -81,12 +80,6 @@ func TestRequestsAndClientsShareNoCredentials(t *testing.T) {
 			all.Wait()
 		})
 	}
-}
-
-func metadata(t *testing.T) (*wire, string) {
-	google := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "sesame") }))
-	t.Cleanup(google.Close)
-	return wired(t, fmt.Sprintf(`"credentials": {"gcp_metadata": {"endpoint": %q, "audience": "x"}}`, google.URL))
 }
 
 // A token is kept for what comes later, with any client.
