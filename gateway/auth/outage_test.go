@@ -112,6 +112,7 @@ func TestTLSErrorAtStart(t *testing.T) {
 	t.Cleanup(server.Close)
 	v := start(t, config(server.URL), slow)
 	want(t, v, sign(t, signer("rsa1"), nil), Unavailable)
+	eventually(t, "the end of the first fetch", func() bool { return v.Status()[0].Problem != "" })
 	if s := v.Status()[0]; !strings.Contains(s.Problem, "certificate") || strings.Contains(s.Problem, server.URL) {
 		t.Errorf("problem %q", s.Problem)
 	}
