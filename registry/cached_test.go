@@ -21,8 +21,12 @@ import (
 const cacheTTL = time.Hour
 
 func cachedOver(t *testing.T, source Source, addr string) *Cached {
+	return cachedWithin(t, source, addr, maxTimeout)
+}
+
+func cachedWithin(t *testing.T, source Source, addr string, timeout time.Duration) *Cached {
 	t.Helper()
-	c := NewCached(source, clientOf(t, addr), "gw", cacheTTL, quiet())
+	c := NewCached(source, clientWithin(t, addr, timeout), "gw", cacheTTL, quiet())
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -84,7 +88,7 @@ func TestCachedSharesOneFill(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, time.Second, "the source is asked", func() bool { return source.loads.Load() == 1 })
+	eventually(t, 20*time.Second, "the source is asked", func() bool { return source.loads.Load() == 1 })
 	impatient, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := c.Load(impatient, h); !errors.Is(err, context.DeadlineExceeded) {
@@ -239,7 +243,7 @@ func TestCachedFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			addr, mend := open(t)
 			source := scriptedOf(t, validTool("a", "t"))
-			c := cachedOver(t, source, addr)
+			c := cachedWithin(t, source, addr, 0)
 			k := NewKeeper(c, Config{}, quiet())
 			for i := range 3 {
 				source.set(func(s *scripted) { s.catalogue = mustCatalogue(t, validTool("a", strings.Repeat("t", i+1))) })
@@ -247,7 +251,7 @@ func TestCachedFaults(t *testing.T) {
 				if err := k.Refresh(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				if took := time.Since(start); took > 500*time.Millisecond {
+				if took := time.Since(start); took > loadTimeout/2 {
 					t.Errorf("a refresh took %s", took)
 				}
 				if _, found := k.Current().Lookup("a", strings.Repeat("t", i+1)); !found || !k.Fresh(time.Now()) {
@@ -265,7 +269,7 @@ func TestCachedFaults(t *testing.T) {
 				return
 			}
 			mend()
-			eventually(t, 5*time.Second, "the status is well again", func() bool { return len(k.Status().Problems) == 0 })
+			eventually(t, 20*time.Second, "the status is well again", func() bool { return len(k.Status().Problems) == 0 })
 			load(t, c)
 			if load(t, c); c.Stats().Hits == 0 {
 				t.Errorf("not cached after the recovery: %+v", c.Stats())
@@ -297,11 +301,11 @@ func TestCachedRedisRestarts(t *testing.T) {
 	redis.Kill()
 	arrives("while_down")
 	for _, k := range keepers {
-		eventually(t, 5*time.Second, "the status says so", func() bool { return len(k.Status().Problems) == 1 })
+		eventually(t, 20*time.Second, "the status says so", func() bool { return len(k.Status().Problems) == 1 })
 	}
 	redis.Start()
 	for _, k := range keepers {
-		eventually(t, 10*time.Second, "the status is well again", func() bool { return len(k.Status().Problems) == 0 })
+		eventually(t, 20*time.Second, "the status is well again", func() bool { return len(k.Status().Problems) == 0 })
 	}
 	arrives("after")
 	client := clientOf(t, redis.Addr)
@@ -317,14 +321,14 @@ func TestCachedRedisRestarts(t *testing.T) {
 func TestCachedRedisFreezes(t *testing.T) {
 	redis := redisserver.Start(t)
 	source := scriptedOf(t, validTool("a", "t"))
-	c := cachedOver(t, source, redis.Addr)
+	c := cachedWithin(t, source, redis.Addr, 0)
 	load(t, c)
 	if err := redis.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
 	load(t, c)
-	if took := time.Since(start); took > 500*time.Millisecond {
+	if took := time.Since(start); took > loadTimeout/2 {
 		t.Errorf("a load took %s", took)
 	}
 	if len(c.Problems()) != 1 {
@@ -333,12 +337,12 @@ func TestCachedRedisFreezes(t *testing.T) {
 	if err := redis.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 10*time.Second, "the status is well again", func() bool { return len(c.Problems()) == 0 })
+	eventually(t, 20*time.Second, "the status is well again", func() bool { return len(c.Problems()) == 0 })
 	if err := redis.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	// Nobody loads, so only the listener can notice.
-	eventually(t, 10*time.Second, "the status says so", func() bool { return len(c.Problems()) == 1 })
+	eventually(t, 20*time.Second, "the status says so", func() bool { return len(c.Problems()) == 1 })
 }
 
 // A writable master that becomes a replica refuses to store, and nothing else.
@@ -374,7 +378,7 @@ func TestCachedHints(t *testing.T) {
 	select {
 	case <-one.Changed():
 	case <-two.Changed():
-	case <-time.After(2 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Error("the source's hint was lost")
 	}
 }
@@ -383,7 +387,7 @@ func receive(t *testing.T, ch <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-ch:
-	case <-time.After(2 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatalf("%s did not come", what)
 	}
 }
@@ -391,10 +395,10 @@ func receive(t *testing.T, ch <-chan struct{}, what string) {
 func TestCachedClosesQuickly(t *testing.T) {
 	for name, addr := range map[string]string{"well": miniredis.RunT(t).Addr(), "hung": hung(t), "refused": "127.0.0.1:1"} {
 		source := scriptedOf(t, validTool("a", "t"))
-		c := NewCached(source, clientOf(t, addr), "gw", cacheTTL, quiet())
+		c := NewCached(source, clientWithin(t, addr, 0), "gw", cacheTTL, quiet())
 		load(t, c)
 		start := time.Now()
-		if err := c.Close(); err != nil || time.Since(start) > time.Second || !source.closed.Load() {
+		if err := c.Close(); err != nil || time.Since(start) > loadTimeout/2 || !source.closed.Load() {
 			t.Errorf("%s: error %v after %s, source closed: %v", name, err, time.Since(start), source.closed.Load())
 		}
 	}

@@ -37,7 +37,7 @@ func TestOneFile(t *testing.T) {
 		t.Errorf("%d tools", len(c.Tools))
 	}
 	write(t, dir, "c.yaml", catalogueYAML("a", 2, "read"))
-	eventually(t, 2*time.Second, "the file is read again after a rename over it", func() bool { return len(load(t, f).Tools) == 2 })
+	eventually(t, 20*time.Second, "the file is read again after a rename over it", func() bool { return len(load(t, f).Tools) == 2 })
 	os.Remove(filepath.Join(dir, "c.yaml"))
 	if _, err := f.Head(t.Context()); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a removed file: %v", err)
@@ -86,7 +86,7 @@ func TestSymlinkSwap(t *testing.T) {
 	if err := os.Rename(filepath.Join(dir, "..next"), filepath.Join(dir, "..data")); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 2*time.Second, "the new link is followed", func() bool { return len(load(t, f).Tools) == 2 })
+	eventually(t, 20*time.Second, "the new link is followed", func() bool { return len(load(t, f).Tools) == 2 })
 }
 
 // What else is written in the directory, such as a log, neither counts as a

@@ -80,9 +80,14 @@ func load(t testing.TB, s Source) *Catalogue {
 	return c
 }
 
+// clientOf waits long for a server on a busy machine.
 func clientOf(t testing.TB, addr string) redis.UniversalClient {
+	return clientWithin(t, addr, maxTimeout)
+}
+
+func clientWithin(t testing.TB, addr string, timeout time.Duration) redis.UniversalClient {
 	t.Helper()
-	c, err := NewClient(RedisConfig{Addrs: []string{addr}})
+	c, err := NewClient(RedisConfig{Addrs: []string{addr}, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,7 @@ func testChange(t *testing.T, kind func(t *testing.T) *truth) {
 	for _, effect := range []string{"admin", "read"} { // away and back again
 		before := head(t, s)
 		tr.write(t, "a.yaml", catalogueYAML("a", 3, effect))
-		eventually(t, 2*time.Second, "the change shows", func() bool { return head(t, s) != before })
+		eventually(t, 20*time.Second, "the change shows", func() bool { return head(t, s) != before })
 		if c := load(t, s); c.Tools[0].Effect != effect || len(c.Tools) != 5 {
 			t.Errorf("after the change: %+v", c.Tools)
 		}
@@ -154,7 +154,7 @@ func testChange(t *testing.T, kind func(t *testing.T) *truth) {
 		t.Errorf("the old text gives head %v, gave %v", again.Head, first.Head)
 	}
 	tr.remove(t, "b.yaml")
-	eventually(t, 2*time.Second, "the removal shows", func() bool { return len(load(t, s).Tools) == 3 })
+	eventually(t, 20*time.Second, "the removal shows", func() bool { return len(load(t, s).Tools) == 3 })
 }
 
 func testReplicas(t *testing.T, kind func(t *testing.T) *truth) {
@@ -164,7 +164,7 @@ func testReplicas(t *testing.T, kind func(t *testing.T) *truth) {
 	for i, effect := range []string{"admin", "execute", "write"} {
 		tr.write(t, "a.yaml", catalogueYAML("a", 3+i, effect))
 		for _, s := range []Source{one, two} {
-			eventually(t, 2*time.Second, "a replica sees the change", func() bool {
+			eventually(t, 20*time.Second, "a replica sees the change", func() bool {
 				c := load(t, s)
 				return len(c.Tools) == 5+i && c.Tools[0].Effect == effect
 			})
@@ -182,7 +182,7 @@ func testBadEdit(t *testing.T, kind func(t *testing.T) *truth) {
 	}
 	good := head(t, s)
 	tr.write(t, "a.yaml", catalogueYAML("a", 3, "wirte"))
-	eventually(t, 2*time.Second, "the problem shows", func() bool { head(t, s); return len(s.Problems()) > 0 })
+	eventually(t, 20*time.Second, "the problem shows", func() bool { head(t, s); return len(s.Problems()) > 0 })
 	want := filepath.ToSlash(tr.dir) + `/a.yaml:12: servers.a.tools.tool_00000.effect: unknown value "wirte"; did you mean write?`
 	if got := s.Problems(); len(got) != 3 || got[0] != want {
 		t.Errorf("problems %q, want first %q", got, want)
@@ -191,7 +191,7 @@ func testBadEdit(t *testing.T, kind func(t *testing.T) *truth) {
 		t.Error("the last good catalogue was not kept")
 	}
 	tr.write(t, "a.yaml", catalogueYAML("a", 3, "write"))
-	eventually(t, 2*time.Second, "the repair shows", func() bool { return head(t, s) != good })
+	eventually(t, 20*time.Second, "the repair shows", func() bool { return head(t, s) != good })
 	if got := s.Problems(); len(got) != 0 {
 		t.Errorf("problems after the repair: %q", got)
 	}
@@ -267,10 +267,10 @@ func testRevoked(t *testing.T, kind func(t *testing.T) *truth) {
 	var wg sync.WaitGroup
 	wg.Go(func() { k.Run(ctx) })
 	defer func() { cancel(); wg.Wait() }()
-	eventually(t, time.Second, "the first snapshot", func() bool { return k.Current() != nil })
+	eventually(t, 20*time.Second, "the first snapshot", func() bool { return k.Current() != nil })
 	text := catalogueYAML("a", 3, "read")
 	tr.write(t, "a.yaml", strings.Replace(text, "effect: read", "effect: read\n        suggested: true", 1))
-	eventually(t, time.Second, "the revocation", func() bool {
+	eventually(t, 20*time.Second, "the revocation", func() bool {
 		_, found := k.Current().Lookup("a", "tool_00000")
 		return !found
 	})
@@ -278,17 +278,17 @@ func testRevoked(t *testing.T, kind func(t *testing.T) *truth) {
 		t.Error("the rest of the registry is gone")
 	}
 	tr.write(t, "a.yaml", text)
-	eventually(t, time.Second, "the way back", func() bool {
+	eventually(t, 20*time.Second, "the way back", func() bool {
 		_, found := k.Current().Lookup("a", "tool_00000")
 		return found
 	})
 	tr.write(t, "a.yaml", strings.Replace(text, "data: internal", "data: secret", 1))
-	eventually(t, time.Second, "what the server is now", func() bool {
+	eventually(t, 20*time.Second, "what the server is now", func() bool {
 		server, found := k.Current().Server("a")
 		return found && server.Data == "secret"
 	})
 	tr.remove(t, "a.yaml")
-	eventually(t, time.Second, "the server's end", func() bool {
+	eventually(t, 20*time.Second, "the server's end", func() bool {
 		_, found := k.Current().Server("a")
 		return !found
 	})

@@ -8,8 +8,8 @@ import (
 
 // TestMeasure measures how long a revision takes from its publication to its
 // first decision and to list_changed at every open stream, polled and long
-// polled, with nothing broken between. Run it with REGOGATE_MEASURE=1 and -v,
-// without -race.
+// polled, with nothing broken between; and how long requests take meanwhile. Run it
+// with REGOGATE_MEASURE=1 and -v, without -race.
 func TestMeasure(t *testing.T) {
 	if os.Getenv("REGOGATE_MEASURE") == "" {
 		t.Skip("set REGOGATE_MEASURE=1")
@@ -21,6 +21,7 @@ func TestMeasure(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) { measure(t, long, n) })
 	}
+	t.Run("pauses", pauses)
 }
 
 func measure(t *testing.T, long bool, n int) {

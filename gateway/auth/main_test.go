@@ -141,6 +141,16 @@ func refreshed(t testing.TB, r *ring, n int) {
 	}
 }
 
+// eventually waits for what has to come in the end.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("did not come: %s", what)
+		}
+	}
+}
+
 // claims returns good claims with changes; a nil value removes the claim.
 func claims(changes map[string]any) map[string]any {
 	c := map[string]any{

@@ -126,6 +126,28 @@ func until(t *testing.T, p *Pool, what string, ok func(*State) bool) *State {
 	}
 }
 
+// deadline is a context whose deadline passes when the test says so.
+func deadline(t *testing.T) (_ context.Context, pass func()) {
+	d := passing{t.Context(), make(chan struct{})}
+	return d, func() { close(d.passed) }
+}
+
+type passing struct {
+	context.Context
+	passed chan struct{}
+}
+
+func (p passing) Done() <-chan struct{} { return p.passed }
+
+func (p passing) Err() error {
+	select {
+	case <-p.passed:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
 // eventually waits for what no channel tells.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()

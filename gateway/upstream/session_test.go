@@ -138,9 +138,12 @@ func TestWebCancel(t *testing.T) {
 		wantKind(t, err, Canceled, "alpha")
 		receive(t, gone, "the end of the connection")
 
-		ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
+		ctx, pass := deadline(t)
+		go func() {
+			<-arrived
+			pass()
+		}()
 		_, err = callTool(ctx, p, "alpha", "a", "read", "{}")
-		cancel()
 		wantKind(t, err, Timeout, "alpha")
 		receive(t, gone, "the end of the connection")
 		p.Close()

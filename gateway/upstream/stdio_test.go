@@ -198,20 +198,20 @@ func TestStdioCancel(t *testing.T) {
 	c, record := doubleConfig(t)
 	p := running(t, one(c), quick(nil))
 	pidOf(t, p, "a") // the process is there
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	_, err := callTool(ctx, p, "gamma", "a", "slow", "{}")
-	wantKind(t, err, Timeout, "gamma")
-
-	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() {
-		_, err := callTool(ctx, p, "gamma", "a", "slow", "{}")
-		done <- err
-	}()
-	eventually(t, "the second call", func() bool { return countRecorded(t, record, `"name":"slow"`) == 2 })
-	stop()
-	wantKind(t, receive(t, done, "the end of the second call"), Canceled, "gamma")
+	call := func(n int, ctx context.Context, stop func()) error {
+		go func() {
+			_, err := callTool(ctx, p, "gamma", "a", "slow", "{}")
+			done <- err
+		}()
+		eventually(t, "the call", func() bool { return countRecorded(t, record, `"name":"slow"`) == n })
+		stop()
+		return receive(t, done, "the end of the call")
+	}
+	ctx, stop := deadline(t)
+	wantKind(t, call(1, ctx, stop), Timeout, "gamma")
+	ctx, cancel := context.WithCancel(t.Context())
+	wantKind(t, call(2, ctx, cancel), Canceled, "gamma")
 	for _, want := range []string{
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":3,"reason":"the request took too long"}}`,
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":4,"reason":"the client cancelled the request"}}`,

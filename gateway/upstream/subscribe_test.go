@@ -321,7 +321,7 @@ func TestReleaseEndsCalls(t *testing.T) {
 	eventually(t, "the call", func() bool { return len(d.posts("tools/call")) == 1 })
 	began := time.Now()
 	p.Release("ada")
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("Release took %s", took)
 	}
 	wantKind(t, receive(t, failed, "the end of the call"), Canceled, "alpha")

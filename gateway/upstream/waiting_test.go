@@ -67,13 +67,22 @@ func TestCallsWaitForNoStreamInVain(t *testing.T) {
 		least, most time.Duration
 	}{
 		{testPeer("bob"), 0, 1500 * time.Millisecond},
-		{ablePeer("ada"), 1900 * time.Millisecond, 10 * time.Second},
+		{ablePeer("ada"), 1900 * time.Millisecond, time.Minute},
 		{ablePeer("ada"), 0, 1500 * time.Millisecond}, // it has waited once
 	} {
-		began := time.Now()
-		m, err := p.Do(t.Context(), Call{Server: "alpha", Peer: tt.peer, Method: "tools/call", Params: jsontext.Value(`{"name":"read"}`)})
-		must(t, m, err)
-		if took := time.Since(began); took < tt.least || took > tt.most {
+		call := func() time.Duration {
+			began := time.Now()
+			m, err := p.Do(t.Context(), Call{Server: "alpha", Peer: tt.peer, Method: "tools/call", Params: jsontext.Value(`{"name":"read"}`)})
+			must(t, m, err)
+			return time.Since(began)
+		}
+		took := call()
+		for range 5 { // of those who never wait, one is not held up by the machine
+			if tt.least == 0 && took > tt.most {
+				took = min(took, call())
+			}
+		}
+		if took < tt.least || took > tt.most {
 			t.Errorf("the call of %s took %s, want between %s and %s", tt.peer.key, took, tt.least, tt.most)
 		}
 	}

@@ -49,15 +49,16 @@ type Log struct {
 	mu       sync.Mutex // guards what follows
 	sinks    []*sink
 	queue    []entry
-	weight   int64 // bytes in the queue
+	waiting  int64 // records that no sink has yet: in the queue, and being encoded
+	weight   int64 // bytes of these
 	reserved int64
+	dropped  int64
 	closed   bool
 
 	wake   chan struct{} // holds one: there may be something in the queue
 	giveUp chan struct{} // closed when nobody waits for the rest any more
 	done   chan struct{} // closed when the encoder has ended
 
-	dropped    atomic.Int64
 	maskErrors atomic.Int64
 	told       occasion // that records are dropped
 	warned     occasion // that masks fail
@@ -69,7 +70,9 @@ type entry struct {
 	mark   *sync.WaitGroup
 }
 
-// Stats counts since the start.
+// Stats counts since the start. At each moment every record that was taken, and
+// that no mask dropped, is counted once for each sink: as Waiting here, or as
+// Written, Dropped or Waiting there.
 type Stats struct {
 	Dropped    int64       `json:"dropped"`     // records that found no room before they were encoded
 	Waiting    int64       `json:"waiting"`     // records to be encoded, now
@@ -119,11 +122,12 @@ func (l *Log) Record(r *Record) bool {
 		return true
 	}
 	weight := r.weight()
-	full := len(l.queue) >= maxQueued || l.weight+weight > maxQueue
+	full := l.waiting >= maxQueued || l.weight+weight > maxQueue
 	if l.closed || full && !l.failClosed {
-		l.drop(1)
+		l.drop()
 		return false
 	}
+	l.waiting++
 	l.weight += weight
 	l.queue = append(l.queue, entry{record: r})
 	l.signal()
@@ -146,7 +150,7 @@ func (l *Log) Reserve() (release func(), ok bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.closed || int64(len(l.queue))+l.reserved >= maxQueued || l.weight+l.reserved*reserve > maxQueue {
+	if l.closed || l.waiting+l.reserved >= maxQueued || l.weight+l.reserved*reserve > maxQueue {
 		return nil, false
 	}
 	for _, s := range l.sinks {
@@ -169,10 +173,9 @@ func (l *Log) release() {
 // Stats may be called at any time.
 func (l *Log) Stats() Stats {
 	l.mu.Lock()
-	sinks, waiting := l.sinks, int64(len(l.queue))
-	l.mu.Unlock()
-	s := Stats{Dropped: l.dropped.Load(), Waiting: waiting, MaskErrors: l.maskErrors.Load()}
-	for _, sink := range sinks {
+	defer l.mu.Unlock()
+	s := Stats{Dropped: l.dropped, Waiting: l.waiting, MaskErrors: l.maskErrors.Load()}
+	for _, sink := range l.sinks {
 		s.Sinks = append(s.Sinks, sink.stats())
 	}
 	return s
@@ -224,17 +227,17 @@ func (l *Log) Close(ctx context.Context) error {
 			continue
 		case <-ctx.Done():
 		}
-		return l.abandon(ctx.Err(), sinks)
+		return l.abandon(ctx.Err())
 	}
 	return nil
 }
 
-func (l *Log) abandon(cause error, sinks []*sink) error {
+func (l *Log) abandon(cause error) error {
 	var errs []error
-	waiting := l.Stats().Waiting
-	for _, s := range sinks {
-		if n := s.stats().Waiting + waiting; n > 0 {
-			errs = append(errs, fmt.Errorf("close the decision log with %d records not written to %s: %w", n, s.name, cause))
+	now := l.Stats()
+	for _, s := range now.Sinks {
+		if n := s.Waiting + now.Waiting; n > 0 {
+			errs = append(errs, fmt.Errorf("close the decision log with %d records not written to %s: %w", n, s.Name, cause))
 		}
 	}
 	l.mu.Lock()
@@ -284,20 +287,21 @@ func (l *Log) encode(e entry, sinks []*sink) {
 			l.log.Error("decision events could not be masked: they were cut down to method and names", "total", n, "decision_id", e.record.ID)
 		}
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, s := range sinks {
 		if line != nil {
 			s.push(line, nil)
 		}
 	}
-	l.mu.Lock()
+	l.waiting--
 	l.weight -= e.record.weight()
-	l.mu.Unlock()
 }
 
-// drop counts records that are lost, and tells of them now and then.
-func (l *Log) drop(n int64) {
-	if dropped := l.dropped.Add(n); l.told.now() {
-		l.log.Error("decision records are lost: they come faster than they can be encoded, or after the end", "dropped_total", dropped)
+// drop counts a record that is lost, and tells of it now and then. l.mu is held.
+func (l *Log) drop() {
+	if l.dropped++; l.told.now() {
+		l.log.Error("decision records are lost: they come faster than they can be encoded, or after the end", "dropped_total", l.dropped)
 	}
 }
 

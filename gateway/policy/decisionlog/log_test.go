@@ -209,19 +209,17 @@ func TestLogOverflows(t *testing.T) {
 func TestLogQueue(t *testing.T) {
 	logged := make(messages, 100)
 	l := start(t, Options{Log: slog.New(logged)}, &writer{})
-	l.mu.Lock() // the encoder gets nothing
-	l.queue = make([]entry, maxQueued)
-	for i := range l.queue {
-		l.queue[i] = entry{record: numbered(i)}
+	set := func(records, bytes int64) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.waiting, l.weight = records, bytes
 	}
-	l.mu.Unlock()
+	set(maxQueued, 0)
 	if l.Record(numbered(0)) {
 		t.Error("more records than there may be")
 	}
 	logged.expect(t, "decision records are lost", "dropped_total=1")
-	l.mu.Lock()
-	l.queue, l.weight = nil, maxQueue-100
-	l.mu.Unlock()
+	set(0, maxQueue-100)
 	if l.Record(&Record{Arguments: make(jsontext.Value, MaxArguments)}) {
 		t.Error("more bytes than there may be")
 	}
@@ -229,6 +227,37 @@ func TestLogQueue(t *testing.T) {
 		t.Errorf("%d are dropped", got)
 	}
 	closeLog(t, l)
+}
+
+// No record is uncounted at any moment, whoever has it in hand, and a log that is
+// given up says how many it gives up.
+func TestEveryRecordIsCounted(t *testing.T) {
+	const sent = 5000
+	works, fails := &writer{}, hanging()
+	l := start(t, Options{}, works, fails)
+	count := func(want int64) {
+		t.Helper()
+		now := l.Stats()
+		for _, s := range now.Sinks {
+			if got := now.Waiting + s.Waiting + s.Written + s.Dropped; got != want {
+				t.Fatalf("%d are counted of %d: %+v", got, want, now)
+			}
+		}
+	}
+	for i := range sent {
+		l.Record(numbered(i))
+		count(int64(i + 1))
+	}
+	if err := l.Close(canceled()); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("with %d records not written to sink1: ", sent)) {
+		t.Errorf("close: %v", err)
+	}
+	for ended := false; !ended; count(sent) {
+		select {
+		case fails.turns <- half:
+		case <-l.sinks[1].done:
+			ended = true
+		}
+	}
 }
 
 func TestLogConcurrent(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -34,16 +33,13 @@ type sink struct {
 	giveUp <-chan struct{}
 	done   chan struct{} // closed when the writer has ended
 
+	wake chan struct{} // holds one
+	told occasion
+
 	mu      sync.Mutex // guards what follows
 	pending []item
-	bytes   int64 // of what was taken and is not written or lost yet
-	waiting int64 // lines of that
+	count   SinkStats
 	closed  bool
-	wake    chan struct{} // holds one
-
-	written, dropped, failed atomic.Int64
-	failing                  atomic.Bool
-	told                     occasion
 }
 
 // item is a line, or a mark: it is done when all lines before it are.
@@ -53,7 +49,10 @@ type item struct {
 }
 
 func newSink(name string, w io.Writer, keep bool, log *slog.Logger, giveUp <-chan struct{}) *sink {
-	s := &sink{name: name, w: w, keep: keep, log: log, giveUp: giveUp, done: make(chan struct{}), wake: make(chan struct{}, 1)}
+	s := &sink{
+		name: name, w: w, keep: keep, log: log, giveUp: giveUp,
+		done: make(chan struct{}), wake: make(chan struct{}, 1), count: SinkStats{Name: name},
+	}
 	go s.run()
 	return s
 }
@@ -62,7 +61,7 @@ func newSink(name string, w io.Writer, keep bool, log *slog.Logger, giveUp <-cha
 func (s *sink) room(more int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.failing.Load() && s.bytes+more < maxPending
+	return !s.count.Failing && s.count.Bytes+more < maxPending
 }
 
 // push takes a line or a mark; it never blocks. Of more than there is room for,
@@ -71,13 +70,13 @@ func (s *sink) push(line []byte, mark *sync.WaitGroup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	weight := int64(len(line)) + overhead
-	if line != nil && !s.keep && s.bytes+weight > maxPending {
+	if line != nil && !s.keep && s.count.Bytes+weight > maxPending {
 		s.drop(1)
 		return
 	}
 	if line != nil {
-		s.bytes += weight
-		s.waiting++
+		s.count.Bytes += weight
+		s.count.Waiting++
 	}
 	s.pending = append(s.pending, item{line, mark})
 	s.signal()
@@ -100,12 +99,8 @@ func (s *sink) close() {
 
 func (s *sink) stats() SinkStats {
 	s.mu.Lock()
-	waiting, size := s.waiting, s.bytes
-	s.mu.Unlock()
-	return SinkStats{
-		Name: s.name, Written: s.written.Load(), Dropped: s.dropped.Load(), Waiting: waiting, Bytes: size,
-		Failed: s.failed.Load(), Failing: s.failing.Load(),
-	}
+	defer s.mu.Unlock()
+	return s.count
 }
 
 // run collects as many lines for one Write as are there.
@@ -155,27 +150,12 @@ func (s *sink) deliver(items []item, buf []byte) []byte {
 func (s *sink) write(buf []byte) {
 	for failures := 0; len(buf) > 0; failures++ {
 		if failures > 0 && s.wait() {
-			break
+			s.lose(buf)
+			return
 		}
 		n, err := s.w.Write(buf)
-		s.settle(buf[:n], err)
-		if buf = buf[n:]; len(buf) == 0 {
-			break
-		}
-		s.failed.Add(1)
-		if !s.failing.Swap(true) {
-			s.log.Error("cannot write decision records, trying again", "sink", s.name, "every", writeRetry, "error", err)
-		}
-	}
-	if rest := lines(buf); rest > 0 {
-		s.forget(rest, int64(len(buf)))
-		s.mu.Lock()
-		s.drop(rest)
-		s.mu.Unlock()
-		return
-	}
-	if s.failing.Swap(false) {
-		s.log.Info("decision records are written again", "sink", s.name)
+		s.settle(buf[:n], err, n == len(buf))
+		buf = buf[n:]
 	}
 }
 
@@ -191,33 +171,56 @@ func (s *sink) wait() bool {
 	}
 }
 
-// settle counts what a Write has taken.
-func (s *sink) settle(taken []byte, err error) {
-	n := lines(taken)
-	s.forget(n, int64(len(taken)))
+// settle counts what a Write has taken, and tells when Writes begin to fail and
+// when they work again.
+func (s *sink) settle(taken []byte, err error, all bool) {
 	var lost *lostError
-	if errors.As(err, &lost) {
-		s.mu.Lock()
+	if !errors.As(err, &lost) {
+		lost = &lostError{}
+	}
+	s.mu.Lock()
+	was := s.count.Failing
+	s.forget(taken)
+	s.count.Written += lines(taken) - lost.lines
+	s.count.Failing = !all
+	if !all {
+		s.count.Failed++
+	}
+	if lost.lines > 0 {
 		s.drop(lost.lines)
-		s.mu.Unlock()
-		n -= lost.lines
+	}
+	s.mu.Unlock()
+	if lost.lines > 0 {
 		s.log.Error("decision records are lost: the sink does not take them", "sink", s.name, "records", lost.lines, "error", lost.cause)
 	}
-	s.written.Add(n)
+	switch {
+	case !all && !was:
+		s.log.Error("cannot write decision records, trying again", "sink", s.name, "every", writeRetry, "error", err)
+	case all && was:
+		s.log.Info("decision records are written again", "sink", s.name)
+	}
 }
 
-func (s *sink) forget(n, size int64) {
+// lose counts what is not written any more.
+func (s *sink) lose(rest []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.waiting -= n
-	s.bytes -= size + n*overhead
+	s.forget(rest)
+	s.drop(lines(rest))
+}
+
+// forget takes lines from those that wait. s.mu is held.
+func (s *sink) forget(gone []byte) {
+	n := lines(gone)
+	s.count.Waiting -= n
+	s.count.Bytes -= int64(len(gone)) + n*overhead
 }
 
 func lines(b []byte) int64 { return int64(bytes.Count(b, []byte("\n"))) }
 
 // drop counts lines that are lost, and tells of them now and then. s.mu is held.
 func (s *sink) drop(n int64) {
-	if dropped := s.dropped.Add(n); s.told.now() {
-		s.log.Error("decision records are lost", "sink", s.name, "dropped_total", dropped, "waiting", s.waiting)
+	if s.count.Dropped += n; s.told.now() {
+		s.log.Error("decision records are lost", "sink", s.name, "dropped_total", s.count.Dropped, "waiting", s.count.Waiting)
 	}
 }

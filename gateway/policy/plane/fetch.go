@@ -20,15 +20,6 @@ import (
 // maxRefusal bounds what is read of an answer that is no bundle.
 const maxRefusal = 64 << 10
 
-// service is one of the configured services with the credentials it had before
-// the configuration was rewritten.
-type service struct {
-	raw     string
-	conf    rest.Config
-	auth    rest.HTTPAuthPlugin
-	clients map[int64]*http.Client // by header timeout; guarded by wire.mu
-}
-
 // wire is the authentication plugin that OPA asks for HTTP clients.
 type wire struct {
 	p        *Plane
@@ -65,11 +56,9 @@ func (w *wire) NewClient(c rest.Config) (*http.Client, error) {
 	if have := s.clients[timeout]; have != nil {
 		return have, nil
 	}
-	conf := s.conf
-	conf.ResponseHeaderTimeoutSeconds = &timeout
-	made, err := s.auth.NewClient(conf)
+	made, _, err := s.connect(&timeout)
 	if err != nil {
-		return nil, fmt.Errorf("service %q: %w", c.Name, err)
+		return nil, err
 	}
 	made.Transport = &trip{p: w.p, service: s, name: c.Name, base: made.Transport}
 	made.CheckRedirect = stay
@@ -103,16 +92,6 @@ func (w *wire) close() {
 	}
 	for _, s := range w.retired {
 		s.close()
-	}
-}
-
-func (s *service) close() {
-	for _, c := range s.clients {
-		if t, ok := c.Transport.(*trip); ok {
-			if idle, ok := t.base.(interface{ CloseIdleConnections() }); ok {
-				idle.CloseIdleConnections()
-			}
-		}
 	}
 }
 
@@ -170,7 +149,7 @@ func (t *trip) RoundTrip(given *http.Request) (*http.Response, error) {
 		}
 		t.p.ask(src, r)
 	}
-	if err := t.service.auth.Prepare(r); err != nil {
+	if err := t.service.sign(r); err != nil {
 		return nil, err
 	}
 	resp, err := t.base.RoundTrip(r)

@@ -14,7 +14,6 @@ import (
 	"github.com/open-policy-agent/opa/v1/bundle"
 	"github.com/open-policy-agent/opa/v1/config"
 	"github.com/open-policy-agent/opa/v1/keys"
-	"github.com/open-policy-agent/opa/v1/plugins/rest"
 )
 
 // client is the name under which OPA finds our HTTP client. Every service is
@@ -111,7 +110,7 @@ func (s *settings) source(m map[string]any, public map[string]*keys.Config, name
 	}
 	src := &source{name: name, discovery: name == "", service: str(m, "service"), persist: m["persist"] == true}
 	src.limit, _ = m["size_limit_bytes"].(json.Number).Int64()
-	src.url = target(s.services[src.service].conf.URL + "/" + resource)
+	src.url = target(s.services[src.service].url + "/" + resource)
 	if len(public) > 0 {
 		// Without a signing block OPA takes unsigned bundles although there are keys.
 		if m["signing"] == nil {
@@ -144,15 +143,9 @@ func (s *settings) addService(name string, m map[string]any, all map[string]*key
 	if err != nil {
 		return err
 	}
-	c, err := rest.New(raw, all, rest.Name(name), rest.Logger(log))
-	if err != nil {
-		return fmt.Errorf("services.%s: %w", name, err)
+	if s.services[name], err = newService(name, string(raw), all, log); err != nil {
+		return err
 	}
-	auth, err := c.Config().AuthPlugin(nil)
-	if err != nil {
-		return fmt.Errorf("services.%s.credentials: %w", name, err)
-	}
-	s.services[name] = &service{raw: string(raw), conf: *c.Config(), auth: auth}
 	m["credentials"] = map[string]any{"plugin": client}
 	return nil
 }
