@@ -190,6 +190,7 @@ func TestPostgresErrors(t *testing.T) {
 	closed := l.Addr().String()
 	l.Close()
 	at := "PostgreSQL " + server.Addr
+	const unseen = " may see; run `regogate registry migrate`, or grant what registry/README.md says"
 	for name, c := range map[string]struct {
 		url, password, schema string
 		want                  string
@@ -199,9 +200,9 @@ func TestPostgresErrors(t *testing.T) {
 		"wrong password":    {server.URL("known", "postgres"), "hunter2", "", at + `/postgres does not let the user known in: password authentication failed for user "known" (SQLSTATE 28P01); look at registry.postgres.url and password, and at pg_hba.conf`},
 		"wrong user":        {server.URL("unknown", "postgres"), "hunter2", "", at + `/postgres does not let the user unknown in: password authentication failed for user "unknown" (SQLSTATE 28P01); look at registry.postgres.url and password, and at pg_hba.conf`},
 		"no database":       {server.URL("regogate", "absent"), "", "", at + "/absent has no such database; create it, or correct registry.postgres.url"},
-		"empty database":    {server.URL("regogate", "empty"), "", "", at + "/empty has no registry in it; run `regogate registry migrate` (schema " + cfg.Schema + ")"},
-		"no schema":         {server.URL("regogate", "postgres"), "", "other", at + "/postgres has no registry in it; run `regogate registry migrate` (schema other)"},
-		"permission denied": {server.URL("known", "postgres"), "right", "", at + "/postgres has no registry in it; run `regogate registry migrate` (schema " + cfg.Schema + ")"},
+		"empty database":    {server.URL("regogate", "empty"), "", "", at + "/empty has no registry in schema " + cfg.Schema + " that the user regogate" + unseen},
+		"no schema":         {server.URL("regogate", "postgres"), "", "other", at + "/postgres has no registry in schema other that the user regogate" + unseen},
+		"permission denied": {server.URL("known", "postgres"), "right", "", at + "/postgres has no registry in schema " + cfg.Schema + " that the user known" + unseen},
 	} {
 		cfg := cfg
 		cfg.URL, cfg.Password = strictyaml.Secret(c.url), strictyaml.Secret(c.password)

@@ -68,7 +68,7 @@ func replied(of func(string, ...any) error, where *postgresURL, schema string, r
 	case "3D000": // invalid_catalog_name
 		return of("has no such database; create it, or correct registry.postgres.url")
 	case "3F000", "42P01", "42703": // invalid_schema_name, undefined_table, undefined_column
-		return of("%w (schema %s)", errSchemaLacks, schema)
+		return of("has no registry in schema %s that the user %s may see; run `regogate registry migrate`, or grant what registry/README.md says", schema, where.user)
 	case "42501": // insufficient_privilege
 		return of("does not allow it to the user %s: %w; registry/README.md has the grants", where.user, said)
 	case "25006": // read_only_sql_transaction

@@ -308,3 +308,29 @@ func TestPostgresLoadsWhatChanged(t *testing.T) {
 		t.Errorf("a load of everything: %v", err)
 	}
 }
+
+// What people write comes back as they wrote it, to the byte.
+func TestPostgresKeepsText(t *testing.T) {
+	cfg, p := emptied(t, pgserver.Start(t))
+	text := "\"\\/' -- $1 %s é e\u0301 😀 <b> \\u0000 {\"a\":1}"
+	tool := Tool{Server: "a", Name: "x", Description: text, Owner: text, Labels: map[string]string{"": "", "bb": text, text: "b", "A": "1.0", "c": "1e400"}}
+	catalogue := small(t, "", tool)
+	catalogue.Servers[0].Description = text
+	if _, err := p.Replace(t.Context(), Author{Name: text, Note: text}, head(t, p), catalogue, ReplaceOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Quarantine(t.Context(), Author{Name: text}, Quarantined{Server: "a", Tool: "x", Reason: text}); err != nil {
+		t.Fatal(err)
+	}
+	c := load(t, openPostgres(t, cfg))
+	if got := c.Tools[0]; !reflect.DeepEqual(got, catalogue.Tools[0]) {
+		t.Errorf("got  %+v\nwant %+v", got, catalogue.Tools[0])
+	}
+	if q := c.Quarantine[0]; c.Servers[0].Description != text || q.Reason != text || q.By != text {
+		t.Errorf("%+v, %+v", c.Servers, q)
+	}
+	events, err := p.History(t.Context(), HistoryFilter{})
+	if err != nil || events[0].By.Name != text || events[2].By.Note != text {
+		t.Errorf("%+v, %v", events, err)
+	}
+}

@@ -5,6 +5,7 @@ package pgserver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -195,7 +196,9 @@ func (s *Server) Kill() {
 		return
 	}
 	// Stopped children would outlive it, and hold on to its shared memory.
-	_ = s.Signal(syscall.SIGKILL)
+	if err := s.Signal(syscall.SIGKILL); err != nil {
+		_ = s.cmd.Process.Kill()
+	}
 	_ = s.cmd.Wait() // it was killed
 	s.cmd = nil
 }
@@ -214,8 +217,11 @@ func (s *Server) Stop() {
 // a session of its own, such as SIGSTOP.
 func (s *Server) Signal(sig syscall.Signal) error {
 	parent := s.cmd.Process.Pid
-	children, _ := exec.Command("pgrep", "-P", strconv.Itoa(parent)).Output() // no children is an error too
-	err := syscall.Kill(parent, sig)
+	children, err := exec.Command("pgrep", "-P", strconv.Itoa(parent)).Output()
+	if errors.Is(err, exec.ErrNotFound) {
+		return fmt.Errorf("these tests need pgrep: apt-get install procps: %w", err)
+	}
+	err = syscall.Kill(parent, sig) // no children is an error of pgrep's, but none here
 	for _, field := range strings.Fields(string(children)) {
 		if pid, err := strconv.Atoi(field); err == nil {
 			_ = syscall.Kill(pid, sig) // it may have ended meanwhile
