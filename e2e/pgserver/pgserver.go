@@ -170,14 +170,24 @@ func (s *Server) Start() {
 		s.t.Fatal(err)
 	}
 	defer out.Close()
-	s.cmd = s.command(context.Background(), "postgres", append([]string{"-D", s.Dir, "-h", host, "-p", port, "-k", s.Socket,
+	args := append([]string{"-D", s.Dir, "-h", host, "-p", port, "-k", s.Socket,
 		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "shared_buffers=16MB",
-		"-c", "max_connections=50", "-c", "autovacuum=off", "-c", "restart_after_crash=off"}, s.Args...)...)
-	s.cmd.Stdout, s.cmd.Stderr = out, out
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	for end := time.Now().Add(30 * time.Second); !s.answers(); time.Sleep(20 * time.Millisecond) {
+		"-c", "max_connections=50", "-c", "autovacuum=off", "-c", "restart_after_crash=off"}, s.Args...)
+	for end := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		if s.cmd == nil {
+			s.cmd = s.command(context.Background(), "postgres", args...)
+			s.cmd.Stdout, s.cmd.Stderr = out, out
+			if err := s.cmd.Start(); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+		if s.answers() {
+			return
+		}
+		// What a killed server left behind may hold on to its memory for a moment.
+		if pid, _ := syscall.Wait4(s.cmd.Process.Pid, nil, syscall.WNOHANG, nil); pid != 0 {
+			s.cmd = nil
+		}
 		if time.Now().After(end) {
 			text, _ := os.ReadFile(s.log)
 			s.t.Fatalf("PostgreSQL does not answer:\n%s", text)
