@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,13 +29,15 @@ type wire struct {
 	retired  []*service
 }
 
-// adopt takes the services of a configuration; unchanged ones keep their clients.
+// adopt takes the services of a configuration; those that are unchanged, with the
+// keys, keep their clients.
 func (w *wire) adopt(services map[string]*service) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, s := range services {
 		old := w.services[name]
-		if old != nil && old.raw == s.raw {
+		// A key may be another one under the same name.
+		if old != nil && old.raw == s.raw && reflect.DeepEqual(old.keys, s.keys) {
 			continue
 		}
 		if old != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/open-policy-agent/opa/v1/keys"
 	"github.com/open-policy-agent/opa/v1/plugins/rest"
 )
 
@@ -120,5 +121,25 @@ func TestNobodyWaitsForTheTokenOfAnother(t *testing.T) {
 	close(held)
 	if got := <-first; got != "Bearer 1<nil>" {
 		t.Errorf("the first: %s", got)
+	}
+}
+
+// A service whose key is another one under the same name gets clients of its own.
+func TestAKeyIsReplaced(t *testing.T) {
+	const raw = `{"url": "http://127.0.0.1:1"}`
+	made := func(secret string) *service {
+		s, err := newService("s", raw, map[string]*keys.Config{"k": {Key: secret, Algorithm: "HS256"}}, logger{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	first := made("one")
+	w := &wire{services: map[string]*service{"s": first}}
+	if w.adopt(map[string]*service{"s": made("one")}); w.services["s"] != first {
+		t.Error("an unchanged service was replaced")
+	}
+	if w.adopt(map[string]*service{"s": made("two")}); w.services["s"] == first || len(w.retired) != 1 {
+		t.Error("a service with another key was kept")
 	}
 }
