@@ -17,13 +17,13 @@ import (
 
 const cacheTTL = time.Hour
 
-func cachedOver(t *testing.T, source Source, addr string) *Cached {
-	return cachedWithin(t, source, addr, maxTimeout)
+func cachedOver(t *testing.T, source Source, addrs ...string) *Cached {
+	return cachedWithin(t, source, maxTimeout, addrs...)
 }
 
-func cachedWithin(t *testing.T, source Source, addr string, timeout time.Duration) *Cached {
+func cachedWithin(t *testing.T, source Source, timeout time.Duration, addrs ...string) *Cached {
 	t.Helper()
-	c := NewCached(source, clientWithin(t, addr, timeout), "gw", cacheTTL, quiet())
+	c := NewCached(source, clientWithin(t, timeout, addrs...), "gw", cacheTTL, quiet())
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -256,7 +256,7 @@ func receive(t *testing.T, ch <-chan struct{}, what string) {
 func TestCachedClosesQuickly(t *testing.T) {
 	for name, addr := range map[string]string{"well": miniredis.RunT(t).Addr(), "hung": hung(t), "refused": "127.0.0.1:1"} {
 		source := scriptedOf(t, validTool("a", "t"))
-		c := NewCached(source, clientWithin(t, addr, 0), "gw", cacheTTL, quiet())
+		c := NewCached(source, clientWithin(t, 0, addr), "gw", cacheTTL, quiet())
 		load(t, c)
 		start := time.Now()
 		if err := c.Close(); err != nil || time.Since(start) > loadTimeout/2 || !source.closed.Load() {
