@@ -1,161 +1,328 @@
 package registry
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"reflect"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/regogate/regogate/e2e/redisserver"
 )
 
+// logged is a log that a test reads while it is written.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
+
+func (l *logged) count(what string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), what)
+}
+
 // Each fault is there from the start and is mended later, where it can be.
 func TestCachedFaults(t *testing.T) {
-	for name, open := range map[string]func(t *testing.T) (addr string, mend func()){
-		"refused": func(t *testing.T) (string, func()) {
-			s := redisserver.Start(t)
-			s.Kill()
-			return s.Addr, s.Start
-		},
-		"wrong password": func(t *testing.T) (string, func()) {
-			s := redisserver.Start(t, "--requirepass", "another")
-			return s.Addr, func() {
-				s.Kill()
-				s.Args = nil
-				s.Start()
-			}
-		},
-		"loading": func(t *testing.T) (string, func()) {
-			m := miniredis.RunT(t)
-			m.SetError("LOADING Redis is loading the dataset in memory")
-			return m.Addr(), func() { m.SetError("") }
-		},
-		"too many clients": func(t *testing.T) (string, func()) {
-			m := miniredis.RunT(t)
-			m.SetError("ERR max number of clients reached")
-			return m.Addr(), func() { m.SetError("") }
-		},
-		"hung": func(t *testing.T) (string, func()) { return hung(t), nil },
+	const unusable, full = "cache in Redis cannot be used", "cache in Redis takes nothing new"
+	for name, c := range map[string]struct {
+		open func(t *testing.T) (addr string, mend func())
+		says string // of the problem
+		why  string
+	}{
+		"refused":        {refused, unusable, "connection refused"},
+		"hung":           {func(t *testing.T) (string, func()) { return hung(t), nil }, unusable, ""},
+		"wrong password": {wrongPassword, unusable, "NOAUTH"},
+		"loading":        {loading, unusable, "LOADING"},
+		"max clients":    {maxClients, unusable, ""},
+		"no memory":      {noMemory, full, "OOM"},
+		"2 s late":       {late(2 * time.Second), unusable, ""},
+		// In time for the subscription and not for those who load.
+		"0.4 s late": {late(400 * time.Millisecond), unusable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			addr, mend := open(t)
+			t.Parallel()
+			addr, mend := c.open(t)
 			source := scriptedOf(t, validTool("a", "t"))
-			c := cachedOver(t, source, addr)
-			k := NewKeeper(c, Config{}, quiet())
+			var log logged
+			cached := NewCached(source, clientOf(t, addr), "gw", cacheTTL, log.logger())
+			t.Cleanup(func() { cached.Close() })
+			k := NewKeeper(cached, Config{}, quiet())
 			for i := range 3 {
-				source.set(func(s *scripted) { s.catalogue = mustCatalogue(t, validTool("a", strings.Repeat("t", i+1))) })
-				start := time.Now()
-				if err := k.Refresh(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if took := time.Since(start); took > 500*time.Millisecond {
-					t.Errorf("a refresh took %s", took)
-				}
-				if _, found := k.Current().Lookup("a", strings.Repeat("t", i+1)); !found || !k.Fresh(time.Now()) {
-					t.Error("the change did not arrive")
-				}
+				follows(t, k, source, strings.Repeat("t", i+1))
 			}
-			if st := k.Status(); !st.Ready || len(st.Problems) != 1 || !strings.Contains(st.Problems[0], "cache in Redis cannot be used") {
-				t.Errorf("status %+v", st)
+			eventually(t, 10*time.Second, "the status says so", func() bool {
+				p := k.Status().Problems
+				return len(p) == 1 && strings.Contains(p[0], c.says) && strings.Contains(p[0], c.why)
+			})
+			if !k.Status().Ready {
+				t.Error("not ready")
 			}
-			before := c.Stats()
-			if load(t, c); c.Stats() != before {
-				t.Error("a Redis that is known to be down was asked")
+			if c.says == unusable {
+				before := cached.Stats()
+				if load(t, cached); cached.Stats() != before || before.Hits+before.Misses+before.Rejected != 0 {
+					t.Errorf("stats %+v, after a load while it is known to be down %+v", before, cached.Stats())
+				}
 			}
 			if mend == nil {
 				return
 			}
 			mend()
-			eventually(t, 5*time.Second, "the status is well again", func() bool { return len(k.Status().Problems) == 0 })
-			eventually(t, 5*time.Second, "it is cached", func() bool { load(t, c); return c.Stats().Hits > 0 })
+			eventually(t, 20*time.Second, "the status is well again", func() bool { return len(k.Status().Problems) == 0 })
+			eventually(t, 20*time.Second, "it is cached", func() bool { load(t, cached); return cached.Stats().Hits > 0 })
+			if began, ended := log.count("level=WARN"), log.count("level=INFO"); began != 1 || ended != 1 {
+				t.Errorf("it was logged %d times that it began and %d times that it ended:\n%s", began, ended, &log.text)
+			}
 		})
+	}
+}
+
+// follows changes the source and has the keeper take the change over in time.
+func follows(t *testing.T, k *Keeper, source *scripted, tool string) {
+	t.Helper()
+	source.set(func(s *scripted) { s.catalogue = mustCatalogue(t, validTool("a", tool)) })
+	start := time.Now()
+	if err := k.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took > 1500*time.Millisecond {
+		t.Errorf("a refresh took %s", took)
+	}
+	if _, found := k.Current().Lookup("a", tool); !found || !k.Fresh(time.Now()) {
+		t.Errorf("%s did not arrive", tool)
+	}
+}
+
+func refused(t *testing.T) (string, func()) {
+	s := redisserver.Start(t)
+	s.Kill()
+	return s.Addr, s.Start
+}
+
+func wrongPassword(t *testing.T) (string, func()) {
+	s := redisserver.Start(t, "--requirepass", "another")
+	return s.Addr, func() {
+		s.Kill()
+		s.Args = nil
+		s.Start()
+	}
+}
+
+// loading is a server that takes its time over each of the keys that it kept.
+func loading(t *testing.T) (string, func()) {
+	s := redisserver.Start(t, "--rdbcompression", "no")
+	all := []any{"MSET"}
+	for i := range 5000 {
+		all = append(all, fmt.Sprint("k", i), strings.Repeat("v", 64))
+	}
+	s.Do(all...)
+	s.Do("SAVE")
+	s.Kill()
+	s.Args = []string{"--key-load-delay", "5000", "--loading-process-events-interval-bytes", "1024"}
+	s.Start()
+	return s.Addr, func() { s.Do("CONFIG", "SET", "key-load-delay", "0") }
+}
+
+func maxClients(t *testing.T) (string, func()) {
+	s := redisserver.Start(t, "--maxclients", "1")
+	only := redis.NewClient(&redis.Options{Addr: s.Addr, PoolSize: 1, PipelinePoolSize: -1})
+	t.Cleanup(func() { only.Close() })
+	if err := only.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	return s.Addr, func() {
+		if err := only.ConfigSet(t.Context(), "maxclients", "100").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func noMemory(t *testing.T) (string, func()) {
+	s := redisserver.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
+	return s.Addr, func() { s.Do("CONFIG", "SET", "maxmemory", "0") }
+}
+
+func late(by time.Duration) func(t *testing.T) (string, func()) {
+	return func(t *testing.T) (string, func()) {
+		link := redisserver.NewLink(t, redisserver.Start(t).Addr)
+		link.Delay(by)
+		return link.Addr, link.Restore
 	}
 }
 
 // Redis is killed and wiped under running replicas, with hints lost; each
 // keeps deciding on what the source says and is well again afterwards.
 func TestCachedRedisRestarts(t *testing.T) {
-	redis := redisserver.Start(t)
+	t.Parallel()
+	server := redisserver.Start(t)
 	source := scriptedOf(t, validTool("a", "t"))
-	one, two := cachedOver(t, source, redis.Addr), cachedOver(t, source, redis.Addr)
+	one, two := cachedOver(t, source, server.Addr), cachedOver(t, source, server.Addr)
 	keepers := []*Keeper{NewKeeper(one, Config{}, quiet()), NewKeeper(two, Config{}, quiet())}
 	arrives := func(name string) {
 		t.Helper()
-		source.set(func(s *scripted) { s.catalogue = mustCatalogue(t, validTool("a", name)) })
 		for _, k := range keepers {
-			if err := k.Refresh(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if _, found := k.Current().Lookup("a", name); !found {
-				t.Errorf("%s did not arrive", name)
-			}
+			follows(t, k, source, name)
 		}
 	}
 	arrives("before")
-	redis.Kill()
+	server.Kill()
 	arrives("while_down")
 	for _, k := range keepers {
-		eventually(t, 5*time.Second, "the status says so", func() bool { return len(k.Status().Problems) == 1 })
+		eventually(t, 10*time.Second, "the status says so", func() bool { return len(k.Status().Problems) == 1 })
 	}
-	redis.Start()
+	server.Start()
 	for _, k := range keepers {
 		eventually(t, 10*time.Second, "the status is well again", func() bool { return len(k.Status().Problems) == 0 })
 	}
 	arrives("after")
-	client := clientOf(t, redis.Addr)
-	defer client.Close()
-	if err := client.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	server.Do("FLUSHALL")
 	arrives("flushed")
 	arrives("before")
 }
 
 // Redis stops answering on connections that are open, and goes on later.
 func TestCachedRedisFreezes(t *testing.T) {
-	redis := redisserver.Start(t)
+	t.Parallel()
+	server := redisserver.Start(t)
 	source := scriptedOf(t, validTool("a", "t"))
-	c := cachedOver(t, source, redis.Addr)
+	c := cachedOver(t, source, server.Addr)
 	load(t, c)
-	if err := redis.Signal(syscall.SIGSTOP); err != nil {
+	if err := server.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
 	load(t, c)
-	if took := time.Since(start); took > 500*time.Millisecond {
+	if took := time.Since(start); took > 1500*time.Millisecond {
 		t.Errorf("a load took %s", took)
 	}
 	if len(c.Problems()) != 1 {
 		t.Errorf("problems %q", c.Problems())
 	}
-	if err := redis.Signal(syscall.SIGCONT); err != nil {
+	if err := server.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, 10*time.Second, "the status is well again", func() bool { return len(c.Problems()) == 0 })
-	if err := redis.Signal(syscall.SIGSTOP); err != nil {
+	if err := server.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	// Nobody loads, so only the listener can notice.
 	eventually(t, 10*time.Second, "the status says so", func() bool { return len(c.Problems()) == 1 })
 }
 
-// A writable master that becomes a replica refuses to store, and nothing else.
+// A master that becomes a read-only replica refuses to store, and nothing else.
 func TestCachedReadOnlyReplica(t *testing.T) {
-	master := redisserver.Start(t)
-	client := clientOf(t, master.Addr)
-	defer client.Close()
-	if err := client.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	server := redisserver.Start(t)
+	server.Do("REPLICAOF", "127.0.0.1", "1")
 	source := scriptedOf(t, validTool("a", "t"))
-	c := cachedOver(t, source, master.Addr)
+	c := cachedOver(t, source, server.Addr)
 	if got := load(t, c); len(got.Tools) != 1 {
 		t.Errorf("%+v", got)
 	}
-	eventually(t, 5*time.Second, "the status says so", func() bool { return len(c.Problems()) == 1 })
-	if s := c.Stats(); s != (CacheStats{Misses: 1, Failures: 1}) || !strings.Contains(c.Problems()[0], "takes nothing new") {
+	eventually(t, 10*time.Second, "the status says so", func() bool { return len(c.Problems()) == 1 })
+	if s := c.Stats(); s != (CacheStats{Misses: 1, Failures: 1}) || !strings.Contains(c.Problems()[0], "takes nothing new") ||
+		!strings.Contains(c.Problems()[0], "READONLY") {
 		t.Errorf("stats %+v, problems %q", s, c.Problems())
+	}
+	server.Do("REPLICAOF", "NO", "ONE")
+	eventually(t, 20*time.Second, "the status is well again", func() bool { return len(c.Problems()) == 0 })
+}
+
+// What is current is in Redis again soon after it was wiped, or a part of it was
+// evicted and a replica found that, although nothing changes.
+func TestCachedHeals(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Start(t)
+	client := clientOf(t, server.Addr)
+	defer client.Close()
+	source := scriptedOf(t, validTool("a", "t"), validTool("b", "t"))
+	c := cachedOver(t, source, server.Addr)
+	keys := keysOf(load(t, c))
+	whole := func() bool { return client.Exists(t.Context(), keys...).Val() == int64(len(keys)) }
+	eventually(t, 5*time.Second, "Redis has the catalogue", whole)
+	server.Do("FLUSHALL")
+	eventually(t, 30*time.Second, "Redis has the catalogue again", whole)
+	server.Do("DEL", keys[2])
+	other := cachedOver(t, source, server.Addr)
+	if got := load(t, other); !reflect.DeepEqual(got, source.catalogue) || other.Stats() != (CacheStats{Misses: 1}) {
+		t.Errorf("got %+v, stats %+v", got, other.Stats())
+	}
+	eventually(t, 5*time.Second, "Redis has the part again", whole)
+}
+
+// What one replica has in memory and Redis has not is set, not just kept alive.
+func TestCachedKeepsWholeCatalogues(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Start(t)
+	client := clientOf(t, server.Addr)
+	defer client.Close()
+	source := scriptedOf(t, validTool("a", "t"), validTool("b", "t"))
+	c := cachedOver(t, source, server.Addr)
+	old := keysOf(load(t, c))
+	eventually(t, 5*time.Second, "Redis has the catalogue", func() bool { return client.Exists(t.Context(), old[0]).Val() == 1 })
+	server.Do("DEL", old[1]) // of a, which does not change
+	server.Do("PEXPIRE", old[2], 600_000)
+	source.set(func(s *scripted) {
+		s.catalogue = mustCatalogue(t, validTool("a", "t"), validTool("b", "t"), validTool("c", "t"))
+	})
+	// With the index there, so that the parts are looked for.
+	index, _ := encoded(t, source.catalogue)
+	keys := keysOf(source.catalogue)
+	server.Do("SET", keys[0], index)
+	load(t, c)
+	eventually(t, 5*time.Second, "Redis has every part", func() bool { return client.Exists(t.Context(), keys...).Val() == 4 })
+	eventually(t, 5*time.Second, "all of it lives as long", func() bool {
+		for _, key := range keys {
+			if client.TTL(t.Context(), key).Val() < cacheTTL-time.Minute {
+				return false
+			}
+		}
+		return true
+	})
+	other := cachedOver(t, source, server.Addr)
+	if got := load(t, other); !reflect.DeepEqual(got, source.catalogue) || other.Stats() != (CacheStats{Hits: 1}) {
+		t.Errorf("got %+v, stats %+v", got, other.Stats())
+	}
+}
+
+// A Redis that is too small evicts parts at will: loads are right all the same.
+func TestCachedEvicts(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Start(t, "--maxmemory", "1mb", "--maxmemory-policy", "allkeys-lru")
+	source := scriptedOf(t)
+	replicas := []*Cached{cachedOver(t, source, server.Addr), cachedOver(t, source, server.Addr)}
+	var tools []Tool
+	for i := range 2000 {
+		tool := validTool(fmt.Sprint("server-", i%20), fmt.Sprint("tool-", i))
+		tool.Description = strings.Repeat("x", 400)
+		tools = append(tools, tool)
+	}
+	for n := range 10 {
+		source.set(func(s *scripted) { s.catalogue = mustCatalogue(t, append([]Tool(nil), tools[n:]...)...) })
+		for _, c := range replicas {
+			c.last.Store(nil)
+			if got := load(t, c); !reflect.DeepEqual(got, source.catalogue) {
+				t.Errorf("round %d: %d tools", n, len(got.Tools))
+			}
+		}
+	}
+	for _, c := range replicas {
+		if s := c.Stats(); s.Rejected != 0 || s.Hits+s.Misses != 10 {
+			t.Errorf("stats %+v", s)
+		}
 	}
 }
