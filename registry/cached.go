@@ -117,7 +117,9 @@ func (c *Cached) load(ctx context.Context, head Head) (*Catalogue, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.last.Store(loaded)
+	if last := c.last.Swap(loaded); good == nil && last != nil {
+		good = last.references()
+	}
 	select {
 	case c.supplies <- supply{loaded, good}:
 	default: // the next round brings what is current then
@@ -132,7 +134,7 @@ var (
 )
 
 // get returns the catalogue of the head where Redis has all of it, or else nil
-// and those parts that could be had. While Redis is known not to answer nobody
+// and, where Redis has the index, those parts that could be had. While Redis is known not to answer nobody
 // waits for it; listen finds out when it does again.
 func (c *Cached) get(ctx context.Context, head Head) (*Catalogue, map[reference]bool) {
 	if c.down.now() {

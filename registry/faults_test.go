@@ -299,6 +299,27 @@ func TestCachedKeepsWholeCatalogues(t *testing.T) {
 	}
 }
 
+// A change of one server costs Redis that server's part and the index.
+func TestCachedWritesWhatChanged(t *testing.T) {
+	t.Parallel()
+	server := redisserver.Start(t)
+	client := clientOf(t, server.Addr)
+	defer client.Close()
+	source := scriptedOf(t, validTool("a", "t"), validTool("b", "t"), validTool("c", "t"))
+	c := cachedOver(t, source, server.Addr)
+	for _, want := range []int{4, 6, 8} {
+		keys := keysOf(load(t, c))
+		eventually(t, 5*time.Second, "Redis has the catalogue", func() bool { return client.Exists(t.Context(), keys...).Val() == 4 })
+		stats, err := client.Info(t.Context(), "commandstats").Result()
+		if err != nil || !strings.Contains(stats, fmt.Sprintf("cmdstat_set:calls=%d,", want)) {
+			t.Errorf("error %v, want %d calls of set in\n%s", err, want, stats)
+		}
+		source.set(func(s *scripted) {
+			s.catalogue = mustCatalogue(t, validTool("a", "t"), validTool("b", fmt.Sprint("t", want)), validTool("c", "t"))
+		})
+	}
+}
+
 // A Redis that is too small evicts parts at will: loads are right all the same.
 func TestCachedEvicts(t *testing.T) {
 	t.Parallel()

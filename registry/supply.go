@@ -14,11 +14,19 @@ import (
 // supplyEvery is how often a replica sees to it that Redis has what is current.
 const supplyEvery = 5 * time.Second
 
-// supply is a catalogue that Redis lacks and those of its parts that it need not
-// be given: it has them, or had them when the catalogue before was read.
+// supply is a catalogue that Redis lacks and those of its parts that Redis is not
+// given unless they are gone: it has them, or had them at the catalogue before.
 type supply struct {
 	catalogue *Catalogue
 	good      map[reference]bool
+}
+
+func (c *Catalogue) references() map[reference]bool {
+	set := make(map[reference]bool, len(c.parts))
+	for _, ref := range c.parts {
+		set[ref] = true
+	}
+	return set
 }
 
 // keepSupplied gives Redis what it was found to lack and, every now and then,
@@ -70,11 +78,7 @@ func (s *supplier) look(c *Cached) {
 		return
 	}
 	if n == 0 || s.head != last.Head || time.Since(s.given) > c.ttl/2 || c.refused.now() {
-		good := make(map[reference]bool, len(last.parts))
-		for _, ref := range last.parts {
-			good[ref] = true
-		}
-		if !s.store(c, supply{last, good}) {
+		if !s.store(c, supply{last, last.references()}) {
 			return
 		}
 	}

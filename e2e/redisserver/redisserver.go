@@ -20,6 +20,7 @@ type Server struct {
 
 	t   testing.TB
 	dir string
+	tls bool
 	cmd *exec.Cmd
 }
 
@@ -31,6 +32,17 @@ func Durable() []string { return []string{"--appendonly", "yes", "--appendfsync"
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := &Server{Addr: address(t), Args: args, t: t, dir: t.TempDir()}
+	s.Start()
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// StartTLS runs a server that speaks TLS only and wants a certificate that the root
+// issued. The arguments are names of PEM files.
+func StartTLS(t testing.TB, cert, key, root string) *Server {
+	t.Helper()
+	s := &Server{Addr: address(t), t: t, dir: t.TempDir(), tls: true}
+	s.Args = []string{"--port", "0", "--tls-port", Port(s.Addr), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", root}
 	s.Start()
 	t.Cleanup(s.Kill)
 	return s
@@ -86,6 +98,9 @@ func (s *Server) answers() bool {
 		return false
 	}
 	defer c.Close()
+	if s.tls {
+		return true // it listens as the last thing
+	}
 	_ = c.SetDeadline(time.Now().Add(time.Second)) // a connection that is closed is no answer either
 	fmt.Fprint(c, "PING\r\n")
 	n, _ := c.Read(make([]byte, 64))
