@@ -46,7 +46,7 @@ func keysOf(c *Catalogue) []string {
 func supplied(t *testing.T, m *miniredis.Miniredis, c *Catalogue) {
 	t.Helper()
 	want := keysOf(c)
-	eventually(t, 5*time.Second, "Redis has the catalogue", func() bool { return m.Exists(want[0]) })
+	eventually(t, 20*time.Second, "Redis has the catalogue", func() bool { return m.Exists(want[0]) })
 	if got := m.Keys(); !slices.Equal(got, want) {
 		t.Errorf("keys %q, want %q", got, want)
 	}
@@ -134,7 +134,7 @@ func TestCachedStoresOnlyWhatItCouldRead(t *testing.T) {
 	if got := load(t, c); len(got.Tools) != 1 {
 		t.Errorf("%+v", got)
 	}
-	eventually(t, 5*time.Second, "the status says so", func() bool { return len(c.Problems()) == 1 })
+	eventually(t, 20*time.Second, "the status says so", func() bool { return len(c.Problems()) == 1 })
 	want := "the registry's cache in Redis takes nothing new, catalogues may come from the source: " +
 		"the catalogue cannot be cached: the source's digest is not that of its catalogue"
 	if got := c.Problems()[0]; got != want {
@@ -204,7 +204,7 @@ func TestCachedPoison(t *testing.T) {
 				if got := load(t, c); !reflect.DeepEqual(got, good) {
 					t.Errorf("got %+v", got)
 				}
-				eventually(t, 5*time.Second, "the poison is replaced", func() bool {
+				eventually(t, 20*time.Second, "the poison is replaced", func() bool {
 					first, err := redis.Get(keys[0])
 					second, err2 := redis.Get(keys[1])
 					return err == nil && err2 == nil && first == index && second == parts[0]

@@ -182,7 +182,7 @@ func TestRememberedInRedis(t *testing.T) {
 			one := cachedOver(t, &scripted{catalogue: signed}, redis.Addr())
 			before := time.Now()
 			load(t, one)
-			eventually(t, 5*time.Second, "it is remembered", func() bool { return redis.Exists(latest) })
+			eventually(t, 20*time.Second, "it is remembered", func() bool { return redis.Exists(latest) })
 			c.spoil(redis)
 
 			two := cachedOver(t, &scripted{headErr: down}, redis.Addr())
@@ -219,7 +219,7 @@ func TestLatestIsWrittenWithCare(t *testing.T) {
 	source.set(func(s *scripted) { s.catalogue = signed })
 	load(t, c)
 	const key = "gw:v3:latest"
-	eventually(t, 5*time.Second, "it is remembered", func() bool { return redis.Exists(key) })
+	eventually(t, 20*time.Second, "it is remembered", func() bool { return redis.Exists(key) })
 	v, err := redis.Get(key)
 	if err != nil {
 		t.Fatal(err)

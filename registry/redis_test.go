@@ -80,7 +80,7 @@ func TestUserOfRedis(t *testing.T) {
 			for _, c := range []*Cached{one, two} {
 				receive(t, c.Changed(), "the subscription's own hint")
 			}
-			eventually(t, 10*time.Second, "it is cached", func() bool { load(t, one); return one.Stats().Hits > 0 })
+			eventually(t, 20*time.Second, "it is cached", func() bool { load(t, one); return one.Stats().Hits > 0 })
 			receive(t, two.Changed(), "the other replica's hint")
 			newer := *mustCatalogue(t, validTool("a", "t"), validTool("b", "u"))
 			newer.Signature = "a.b.c"
@@ -90,7 +90,7 @@ func TestUserOfRedis(t *testing.T) {
 			}
 			source.set(func(s *scripted) { s.catalogue = signed })
 			load(t, one)
-			eventually(t, 10*time.Second, "it is remembered", func() bool {
+			eventually(t, 20*time.Second, "it is remembered", func() bool {
 				c, _, err := two.Remembered(t.Context())
 				return err == nil && reflect.DeepEqual(c, signed)
 			})

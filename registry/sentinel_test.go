@@ -12,7 +12,7 @@ import (
 // overSentinels is a cache on the master that the sentinels know.
 func overSentinels(t *testing.T, source Source, addrs ...string) *Cached {
 	t.Helper()
-	client, err := NewClient(RedisConfig{Addrs: addrs, Sentinel: &SentinelConfig{Master: redisserver.Master}})
+	client, err := NewClient(RedisConfig{Addrs: addrs, Sentinel: &SentinelConfig{Master: redisserver.Master}, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -25,6 +25,7 @@ func overSentinels(t *testing.T, source Source, addrs ...string) *Cached {
 // which accepts connections and never answers, and brings it back later. Loads go
 // on throughout, each in time and with what the source says.
 func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
 	master := redisserver.Start(t)
 	replica := redisserver.StartReplica(t, master)
 	sentinels := redisserver.StartSentinels(t, 3, master)
@@ -38,7 +39,7 @@ func TestSentinelFailover(t *testing.T) {
 		if got := load(t, c); got.Head != source.catalogue.Head {
 			t.Errorf("loaded %v, want %v", got.Head, source.catalogue.Head)
 		}
-		if took := time.Since(start); took > 3*time.Second {
+		if took := time.Since(start); took > loadTimeout/2 {
 			t.Errorf("a load took %s", took)
 		}
 	}
@@ -47,7 +48,7 @@ func TestSentinelFailover(t *testing.T) {
 		start := time.Now()
 		client := clientOf(t, s.Addr)
 		defer client.Close()
-		eventually(t, 30*time.Second, "changes are cached again", func() bool {
+		eventually(t, 60*time.Second, "changes are cached again", func() bool {
 			change()
 			key := c.keys.index(source.catalogue.Head.Digest)
 			for end := time.Now().Add(100 * time.Millisecond); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -57,7 +58,7 @@ func TestSentinelFailover(t *testing.T) {
 			}
 			return false
 		})
-		eventually(t, 10*time.Second, "the status is well", func() bool { return len(c.Problems()) == 0 })
+		eventually(t, 20*time.Second, "the status is well", func() bool { return len(c.Problems()) == 0 })
 		t.Logf("cached again after %s", time.Since(start))
 	}
 	cachedAt(master)
@@ -70,34 +71,36 @@ func TestSentinelFailover(t *testing.T) {
 // TestSentinelHangs stops the one sentinel that the client asks, and then kills
 // the master: the client has to find the others.
 func TestSentinelHangs(t *testing.T) {
+	t.Parallel()
 	master := redisserver.Start(t)
 	redisserver.StartReplica(t, master)
 	sentinels := redisserver.StartSentinels(t, 3, master)
 	source := scriptedOf(t, validTool("a", "t"))
 	c := overSentinels(t, source, sentinels[0].Addr)
-	eventually(t, 10*time.Second, "it is cached", func() bool { load(t, c); return c.Stats().Hits > 0 })
+	eventually(t, 20*time.Second, "it is cached", func() bool { load(t, c); return c.Stats().Hits > 0 })
 	if err := sentinels[0].Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	master.Kill()
 	start := time.Now()
-	eventually(t, 10*time.Second, "the status says so", func() bool { return len(c.Problems()) > 0 })
-	eventually(t, 45*time.Second, "the status is well again", func() bool { return len(c.Problems()) == 0 })
+	eventually(t, 20*time.Second, "the status says so", func() bool { return len(c.Problems()) > 0 })
+	eventually(t, 60*time.Second, "the status is well again", func() bool { return len(c.Problems()) == 0 })
 	t.Logf("well again after %s", time.Since(start))
 	before := c.Stats().Hits
-	eventually(t, 10*time.Second, "it is cached", func() bool { load(t, c); return c.Stats().Hits > before })
+	eventually(t, 20*time.Second, "it is cached", func() bool { load(t, c); return c.Stats().Hits > before })
 }
 
 // TestMasterBecomesReplica makes the master a read-only replica without closing
 // connections, and the name that clients know lead to the new one. Values reach
 // that without an error that anybody would notice.
 func TestMasterBecomesReplica(t *testing.T) {
+	t.Parallel()
 	old := redisserver.Start(t)
 	master := redisserver.StartReplica(t, old)
 	link := redisserver.NewLink(t, old.Addr)
 	source := scriptedOf(t, validTool("a", "t"))
 	c := cachedOver(t, source, link.Addr)
-	eventually(t, 10*time.Second, "it is cached", func() bool { load(t, c); return c.Stats().Hits > 0 })
+	eventually(t, 20*time.Second, "it is cached", func() bool { load(t, c); return c.Stats().Hits > 0 })
 
 	master.Do("REPLICAOF", "NO", "ONE")
 	old.Do("REPLICAOF", "127.0.0.1", redisserver.Port(master.Addr))
@@ -107,7 +110,7 @@ func TestMasterBecomesReplica(t *testing.T) {
 	client := clientOf(t, master.Addr)
 	defer client.Close()
 	key := c.keys.index(source.catalogue.Head.Digest)
-	eventually(t, 5*time.Second, "the new master has it", func() bool { return client.Exists(t.Context(), key).Val() == 1 })
+	eventually(t, 20*time.Second, "the new master has it", func() bool { return client.Exists(t.Context(), key).Val() == 1 })
 	if s := c.Stats(); s.Failures != 0 || len(c.Problems()) != 0 {
 		t.Errorf("stats %+v, problems %q", s, c.Problems())
 	}
@@ -115,13 +118,15 @@ func TestMasterBecomesReplica(t *testing.T) {
 
 // TestCluster has the index and its parts in slots of different nodes.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	nodes := redisserver.StartCluster(t, 3)
 	var tools []Tool
 	for i := range 20 {
 		tools = append(tools, validTool(fmt.Sprint("server-", i), "t"))
 	}
 	source := scriptedOf(t, tools...)
-	one, two := cachedOver(t, source, nodes[0].Addr, nodes[1].Addr), cachedOver(t, source, nodes[2].Addr, nodes[1].Addr)
+	one := cachedWithin(t, source, patience, nodes[0].Addr, nodes[1].Addr)
+	two := cachedWithin(t, source, patience, nodes[2].Addr, nodes[1].Addr)
 	want := load(t, one)
 	total := func() (n int) {
 		for _, node := range nodes {
@@ -135,7 +140,7 @@ func TestCluster(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, 10*time.Second, "the nodes share the catalogue", func() bool { return total() == len(keysOf(want)) })
+	eventually(t, 20*time.Second, "the nodes share the catalogue", func() bool { return total() == len(keysOf(want)) })
 	if got := load(t, two); got.Head != want.Head || two.Stats() != (CacheStats{Hits: 1}) {
 		t.Errorf("head %v, want %v, stats %+v", got.Head, want.Head, two.Stats())
 	}
@@ -148,7 +153,7 @@ func TestCluster(t *testing.T) {
 		if got := load(t, c); len(got.Tools) != 19 {
 			t.Errorf("%d tools", len(got.Tools))
 		}
-		if took := time.Since(start); took > 3*time.Second {
+		if took := time.Since(start); took > loadTimeout/2 {
 			t.Errorf("a load took %s", took)
 		}
 	}
