@@ -3,9 +3,7 @@ package registry
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +15,7 @@ import (
 // Cached is a source whose content comes from a Redis that all replicas share.
 // What is current only the source itself says; Redis supplies the bytes of
 // that digest, and bytes that have another digest are a miss and an alarm. A
-// Redis that is down, slow or wiped costs a load from the source, never a
+// Redis that is down, slow, full or wiped costs a load from the source, never a
 // decision. It holds catalogues only, nothing of any user.
 type Cached struct {
 	source Source
@@ -26,13 +24,16 @@ type Cached struct {
 	ttl    time.Duration
 	log    *slog.Logger
 
-	fills   singleflight.Group
-	last    atomic.Pointer[Catalogue]
-	down    atomic.Pointer[string] // why Redis cannot be used, or nil
-	changed chan struct{}
-	ctx     context.Context // ends with Close
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	loads     singleflight.Group
+	last      atomic.Pointer[Catalogue]    // as loaded
+	confirmed atomic.Pointer[confirmation] // by the source, last
+	down      trouble                      // Redis cannot be used
+	refused   trouble                      // Redis takes no values
+	changed   chan struct{}
+	supplies  chan supply
+	ctx       context.Context // ends with Close
+	cancel    context.CancelFunc
+	running   sync.WaitGroup
 
 	hits, misses, failures, rejected atomic.Int64
 }
@@ -43,6 +44,7 @@ type keys struct{ prefix string }
 
 func (k keys) index(digest string) string { return k.prefix + ":v3:index:" + digest }
 func (k keys) part(r reference) string    { return k.prefix + ":v3:server:" + r.Name + ":" + r.Digest }
+func (k keys) latest() string             { return k.prefix + ":v3:latest" }
 func (k keys) changed() string            { return k.prefix + ":v3:changed" }
 
 // NewCached returns the source behind the cache. Close closes both the source
@@ -51,24 +53,43 @@ func NewCached(source Source, client redis.UniversalClient, prefix string, ttl t
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Cached{
 		source: source, client: client, keys: keys{prefix}, ttl: ttl, log: log,
-		changed: make(chan struct{}, 1), ctx: ctx, cancel: cancel,
+		changed: make(chan struct{}, 1), supplies: make(chan supply, 1), ctx: ctx, cancel: cancel,
 	}
+	c.down.what = "the registry's cache in Redis cannot be used, catalogues come from the source"
+	c.down.over = "the registry's cache in Redis can be used again"
+	c.refused.what = "the registry's cache in Redis takes nothing new, catalogues may come from the source"
+	c.refused.over = "the registry's cache in Redis takes what is new again"
 	c.running.Go(c.forward)
 	c.running.Go(c.listen)
+	c.running.Go(c.keepSupplied)
 	return c
 }
 
-// Head asks the source; a cache cannot know what is current.
-func (c *Cached) Head(ctx context.Context) (Head, error) { return c.source.Head(ctx) }
+// confirmation is what the source said was current when it was asked.
+type confirmation struct {
+	head  Head
+	asked time.Time
+}
 
-// Load returns the catalogue of the head from Redis, or else from the source,
-// and leaves it in Redis for the other replicas. Callers that ask for the same
-// head at the same time share one load; one that gives up does not end it.
+// Head asks the source; a cache cannot know what is current.
+func (c *Cached) Head(ctx context.Context) (Head, error) {
+	asked := time.Now()
+	head, err := c.source.Head(ctx)
+	if err == nil {
+		c.confirmed.Store(&confirmation{head, asked})
+	}
+	return head, err
+}
+
+// Load returns the catalogue of the head from Redis, or else from the source;
+// then Redis is supplied with it in the background, for the other replicas.
+// Callers that ask for the same head at the same time share one load; one that
+// gives up does not end it.
 func (c *Cached) Load(ctx context.Context, head Head) (*Catalogue, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	result := c.fills.DoChan(head.Revision+" "+head.Digest, func() (any, error) {
+	result := c.loads.DoChan(head.Revision+" "+head.Digest, func() (any, error) {
 		ctx, cancel := context.WithTimeout(c.ctx, loadTimeout)
 		defer cancel()
 		return c.load(ctx, head)
@@ -87,185 +108,173 @@ func (c *Cached) Load(ctx context.Context, head Head) (*Catalogue, error) {
 }
 
 func (c *Cached) load(ctx context.Context, head Head) (*Catalogue, error) {
-	cached, good, usable := c.get(ctx, head)
-	if cached == nil {
-		loaded, err := c.source.Load(ctx, head)
-		if err != nil {
-			return nil, err
-		}
-		if cached = loaded; usable {
-			c.put(ctx, loaded, good)
-		}
+	found, good := c.get(ctx, head)
+	if found != nil {
+		c.last.Store(found)
+		return found, nil
 	}
-	c.last.Store(cached)
-	return cached, nil
+	loaded, err := c.source.Load(ctx, head)
+	if err != nil {
+		return nil, err
+	}
+	if last := c.last.Swap(loaded); good == nil && last != nil {
+		good = last.references()
+	}
+	select {
+	case c.supplies <- supply{loaded, good}:
+	default: // the next round brings what is current then
+	}
+	return loaded, nil
 }
 
-// get returns the cached catalogue or nil, the parts of it that Redis has, and
-// whether Redis answers at all. While it is known not to, nobody waits for it;
-// listen finds out when it does again.
-func (c *Cached) get(ctx context.Context, head Head) (_ *Catalogue, good map[reference]bool, usable bool) {
-	if c.down.Load() != nil {
-		return nil, nil, false
+// Why a catalogue cannot be had from a Redis that answers.
+var (
+	errMissing  = errors.New("not in Redis")
+	errRejected = errors.New("a value in Redis is not what a replica would write")
+)
+
+// get returns the catalogue of the head where Redis has all of it, or else nil
+// and, where Redis has the index, those parts that could be had. While Redis is known not to answer nobody
+// waits for it; listen finds out when it does again.
+func (c *Cached) get(ctx context.Context, head Head) (*Catalogue, map[reference]bool) {
+	if c.down.now() {
+		return nil, nil
 	}
+	found, good, err := c.fetch(ctx, head)
+	switch {
+	case err == nil:
+		c.hits.Add(1)
+	case errors.Is(err, errMissing):
+		c.misses.Add(1)
+	case !errors.Is(err, errRejected):
+		c.failed(&c.down, err)
+	}
+	return found, good
+}
+
+func (c *Cached) fetch(ctx context.Context, head Head) (*Catalogue, map[reference]bool, error) {
 	key := c.keys.index(head.Digest)
 	// A range rather than a get, so that a huge value is never read whole.
-	data, err := c.client.GetRange(ctx, key, 0, maxCatalogue).Bytes()
-	if err != nil || len(data) == 0 {
-		return nil, nil, c.missed(key, err)
+	data, err := c.value(key, c.client.GetRange(ctx, key, 0, maxCatalogue))
+	if err != nil {
+		return nil, nil, err
 	}
 	i, err := decodeIndex(data, head)
 	if err != nil {
 		return nil, nil, c.reject(key, err)
 	}
-	parts, usable := c.parts(ctx, i)
-	good = make(map[reference]bool, len(parts))
-	list := make([]*part, 0, len(parts))
+	parts, lacks := c.parts(ctx, i)
+	good := make(map[reference]bool, len(i.Parts))
+	list := make([]*part, 0, len(i.Parts))
 	for _, ref := range i.Parts {
 		if p := parts[ref]; p != nil {
 			good[ref] = true
 			list = append(list, p)
 		}
 	}
-	if len(list) < len(i.Parts) {
-		return nil, good, usable
+	if lacks != nil {
+		return nil, good, lacks
 	}
 	found, err := assemble(head, i, list)
 	if err != nil {
 		return nil, nil, c.reject(key, err)
 	}
-	c.hits.Add(1)
-	return found, good, true
+	return found, good, nil
 }
 
-// parts reads the parts of an index, save those that the catalogue loaded last
-// has as well.
-func (c *Cached) parts(ctx context.Context, i *index) (_ map[reference]*part, usable bool) {
-	found := make(map[reference]*part, len(i.Parts))
+// parts returns the parts of an index and, where some lack, why. Those that the
+// catalogue loaded last has as well are not asked for again.
+func (c *Cached) parts(ctx context.Context, i *index) (found map[reference]*part, lacks error) {
+	found = make(map[reference]*part, len(i.Parts))
 	if last := c.last.Load(); last != nil {
 		for n, p := range last.split() {
 			found[last.parts[n]] = &p
 		}
 	}
-	asked := map[reference]*redis.StringCmd{}
-	pipe := c.client.Pipeline()
+	var asked []reference
+	var answers []*redis.StringCmd
+	pipe, size := c.client.Pipeline(), 0
 	for _, ref := range i.Parts {
+		if size += ref.Size; ref.Size <= 0 || size > maxCatalogue {
+			return nil, c.reject(c.keys.part(ref), errors.New("the index gives it an impossible size"))
+		}
 		if found[ref] == nil {
-			asked[ref] = pipe.GetRange(ctx, c.keys.part(ref), 0, int64(ref.Size))
+			asked = append(asked, ref)
+			answers = append(answers, pipe.GetRange(ctx, c.keys.part(ref), 0, int64(ref.Size)))
 		}
 	}
-	if len(asked) == 0 {
-		return found, true
+	if len(asked) > 0 {
+		_, _ = pipe.Exec(ctx) // each command has its own error
 	}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	usable = true
-	for ref, cmd := range asked {
-		key := c.keys.part(ref)
-		data, err := cmd.Bytes()
-		if err != nil || len(data) == 0 {
-			usable = c.missed(key, err) && usable
+	for n, ref := range asked {
+		p, err := c.part(ref, answers[n])
+		if err == nil {
+			found[ref] = p
 			continue
 		}
-		p, err := decodePart(data, ref)
-		if err != nil {
-			c.reject(key, err)
-			continue
+		// Redis failing is what matters, and an alarm was raised already.
+		if lacks == nil || errors.Is(lacks, errMissing) || !errors.Is(err, errMissing) && errors.Is(lacks, errRejected) {
+			lacks = err
 		}
-		found[ref] = p
 	}
-	return found, usable
+	return found, lacks
 }
 
-// missed counts a value that is not there or could not be had, and reports
-// whether Redis answers.
-func (c *Cached) missed(key string, err error) (usable bool) {
-	switch {
-	case err != nil && isReply(err):
-		return c.reject(key, err)
-	case err != nil:
-		c.failures.Add(1)
-		c.setDown(err)
-		return false
+func (c *Cached) part(ref reference, answer *redis.StringCmd) (*part, error) {
+	key := c.keys.part(ref)
+	data, err := c.value(key, answer)
+	if err != nil {
+		return nil, err
 	}
-	c.misses.Add(1)
-	return true
+	p, err := decodePart(data, ref)
+	if err != nil {
+		return nil, c.reject(key, err)
+	}
+	return p, nil
+}
+
+// value returns what is at the key. An absent value reads like an empty one, which
+// no replica writes.
+func (c *Cached) value(key string, answer *redis.StringCmd) ([]byte, error) {
+	data, err := answer.Bytes()
+	switch {
+	case redis.HasErrorPrefix(err, "WRONGTYPE"):
+		return nil, c.reject(key, err)
+	case err == nil && len(data) == 0:
+		return nil, errMissing
+	}
+	return data, err
 }
 
 // reject raises the alarm about a value that no replica wrote.
-func (c *Cached) reject(key string, err error) (usable bool) {
+func (c *Cached) reject(key string, err error) error {
 	c.rejected.Add(1)
 	c.log.Error("a value in Redis is not what a replica would write; it is not used", "key", key, "error", err)
-	return true
+	return errRejected
 }
 
-// isReply reports whether the error is about the value rather than about the
-// server's health.
-func isReply(err error) bool { return redis.HasErrorPrefix(err, "WRONGTYPE") }
-
-// put stores the parts that Redis does not have, and the index under its digest
-// when they are there, and tells the other replicas. The time to live is jittered
-// so that replicas do not fill again all at once.
-func (c *Cached) put(ctx context.Context, loaded *Catalogue, good map[reference]bool) {
-	err := c.store(ctx, loaded, good)
-	if err != nil {
-		c.failures.Add(1)
-		c.log.Warn("the catalogue is not in Redis", "revision", loaded.Head.Revision, "error", err)
+// failed counts a use of Redis that failed and tells which trouble that is.
+func (c *Cached) failed(t *trouble, err error) {
+	if c.ctx.Err() != nil {
 		return
 	}
-	// A lost hint costs the others half a second, not more.
-	_ = c.client.Publish(ctx, c.keys.changed(), loaded.Head.Digest).Err()
-}
-
-func (c *Cached) store(ctx context.Context, loaded *Catalogue, good map[reference]bool) error {
-	encoded, err := loaded.index()
-	if err != nil {
-		return err
-	}
-	if digest(encoded) != loaded.Head.Digest {
-		return errors.New("the source's digest is not that of its catalogue")
-	}
-	ttl := c.ttl + rand.N(c.ttl/10+1)
-	size, pipe := len(encoded), c.client.Pipeline()
-	for n, p := range loaded.split() {
-		ref := loaded.parts[n]
-		if size += ref.Size; good[ref] {
-			pipe.Expire(ctx, c.keys.part(ref), ttl)
-			continue
-		}
-		data, err := encodePart(p)
-		if err != nil {
-			return err
-		}
-		pipe.Set(ctx, c.keys.part(ref), data, ttl)
-	}
-	if size > maxCatalogue {
-		return fmt.Errorf("it is larger than %d bytes", maxCatalogue)
-	}
-	if pipe.Len() > 0 {
-		if _, err := pipe.Exec(ctx); err != nil {
-			return err
-		}
-	}
-	return c.client.Set(ctx, c.keys.index(loaded.Head.Digest), encoded, ttl).Err()
+	c.failures.Add(1)
+	t.begin(c.log, err)
 }
 
 // Changed hints at changes that the source or another replica saw.
 func (c *Cached) Changed() <-chan struct{} { return c.changed }
 
-// Problems returns those of the source, and why Redis cannot be used.
+// Problems returns those of the source, and what is wrong with Redis.
 func (c *Cached) Problems() []string {
-	problems := c.source.Problems()
-	if why := c.down.Load(); why != nil {
-		problems = append([]string{*why}, problems...)
-	}
-	return problems
+	return append(append(c.down.problems(), c.refused.problems()...), c.source.Problems()...)
 }
 
 // CacheStats counts what the cache did since the start.
 type CacheStats struct {
-	Hits     int64
-	Misses   int64
-	Failures int64 // Redis did not answer, or with an error
+	Hits     int64 // catalogues that came from Redis
+	Misses   int64 // catalogues that Redis did not have, or not whole
+	Failures int64 // uses of Redis that had no answer, or an error
 	Rejected int64 // values that no replica would have written
 }
 

@@ -9,24 +9,21 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-
-	"github.com/regogate/regogate/e2e/redisserver"
 )
 
 const cacheTTL = time.Hour
 
-func cachedOver(t *testing.T, source Source, addr string) *Cached {
-	return cachedWithin(t, source, addr, maxTimeout)
+func cachedOver(t *testing.T, source Source, addrs ...string) *Cached {
+	return cachedWithin(t, source, maxTimeout, addrs...)
 }
 
-func cachedWithin(t *testing.T, source Source, addr string, timeout time.Duration) *Cached {
+func cachedWithin(t *testing.T, source Source, timeout time.Duration, addrs ...string) *Cached {
 	t.Helper()
-	c := NewCached(source, clientWithin(t, addr, timeout), "gw", cacheTTL, quiet())
+	c := NewCached(source, clientWithin(t, timeout, addrs...), "gw", cacheTTL, quiet())
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -44,6 +41,17 @@ func keysOf(c *Catalogue) []string {
 	return all
 }
 
+// supplied waits until Redis holds the catalogue, and sees to it that it holds
+// nothing else.
+func supplied(t *testing.T, m *miniredis.Miniredis, c *Catalogue) {
+	t.Helper()
+	want := keysOf(c)
+	eventually(t, 20*time.Second, "Redis has the catalogue", func() bool { return m.Exists(want[0]) })
+	if got := m.Keys(); !slices.Equal(got, want) {
+		t.Errorf("keys %q, want %q", got, want)
+	}
+}
+
 func TestCachedFillsOnceForAllReplicas(t *testing.T) {
 	redis := miniredis.RunT(t)
 	source := scriptedOf(t, validTool("a", "t"))
@@ -54,6 +62,7 @@ func TestCachedFillsOnceForAllReplicas(t *testing.T) {
 		if got := load(t, c); !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
+		supplied(t, redis, want)
 	}
 	if n := source.loads.Load(); n != 1 {
 		t.Errorf("the source was loaded %d times", n)
@@ -63,9 +72,6 @@ func TestCachedFillsOnceForAllReplicas(t *testing.T) {
 	}
 	if s := second.Stats(); s != (CacheStats{Hits: 2}) {
 		t.Errorf("second: %+v", s)
-	}
-	if got, want := redis.Keys(), keysOf(want); !slices.Equal(got, want) {
-		t.Errorf("keys %q, want %q", got, want)
 	}
 	for _, key := range redis.Keys() {
 		if ttl := redis.TTL(key); ttl < cacheTTL || ttl > cacheTTL*11/10+time.Second {
@@ -124,8 +130,15 @@ func TestCachedStoresOnlyWhatItCouldRead(t *testing.T) {
 	redis := miniredis.RunT(t)
 	source := scriptedOf(t, validTool("a", "t"))
 	source.catalogue.Head.Digest = strings.Repeat("0", 64)
-	if got := load(t, cachedOver(t, source, redis.Addr())); len(got.Tools) != 1 {
+	c := cachedOver(t, source, redis.Addr())
+	if got := load(t, c); len(got.Tools) != 1 {
 		t.Errorf("%+v", got)
+	}
+	eventually(t, 20*time.Second, "the status says so", func() bool { return len(c.Problems()) == 1 })
+	want := "the registry's cache in Redis takes nothing new, catalogues may come from the source: " +
+		"the catalogue cannot be cached: the source's digest is not that of its catalogue"
+	if got := c.Problems()[0]; got != want {
+		t.Errorf("problem %q, want %q", got, want)
 	}
 	if keys := redis.Keys(); len(keys) != 0 {
 		t.Errorf("stored %q", keys)
@@ -144,9 +157,7 @@ func TestCachedSourceMovesOn(t *testing.T) {
 	if err != nil || got.Head != newer.Head {
 		t.Fatalf("%v, %v", got, err)
 	}
-	if got, want := redis.Keys(), keysOf(newer); !slices.Equal(got, want) {
-		t.Errorf("keys %q, want %q", got, want)
-	}
+	supplied(t, redis, newer)
 }
 
 // What somebody else put into Redis never becomes an attribute: it is a miss,
@@ -193,6 +204,12 @@ func TestCachedPoison(t *testing.T) {
 				if got := load(t, c); !reflect.DeepEqual(got, good) {
 					t.Errorf("got %+v", got)
 				}
+				eventually(t, 20*time.Second, "the poison is replaced", func() bool {
+					first, err := redis.Get(keys[0])
+					second, err2 := redis.Get(keys[1])
+					return err == nil && err2 == nil && first == index && second == parts[0]
+				})
+				c.last.Store(nil) // as in a replica that starts
 			}
 			if s := c.Stats(); s != (CacheStats{Hits: 1, Rejected: 1}) || source.loads.Load() != 1 {
 				t.Errorf("stats %+v, %d loads of the source", s, source.loads.Load())
@@ -203,163 +220,7 @@ func TestCachedPoison(t *testing.T) {
 			if n := strings.Count(log.String(), "level=ERROR"); n != 1 {
 				t.Errorf("%d alarms in:\n%s", n, &log)
 			}
-			for n, want := range []string{index, parts[0]} {
-				if v, err := redis.Get(keys[n]); err != nil || v != want {
-					t.Errorf("the poison was not replaced: %q, %v", v, err)
-				}
-			}
 		})
-	}
-}
-
-// Each fault is there from the start and is mended later, where it can be.
-func TestCachedFaults(t *testing.T) {
-	for name, open := range map[string]func(t *testing.T) (addr string, mend func()){
-		"refused": func(t *testing.T) (string, func()) {
-			s := redisserver.Start(t)
-			s.Kill()
-			return s.Addr, s.Start
-		},
-		"wrong password": func(t *testing.T) (string, func()) {
-			s := redisserver.Start(t, "--requirepass", "another")
-			return s.Addr, func() {
-				s.Kill()
-				s.Args = nil
-				s.Start()
-			}
-		},
-		"loading": func(t *testing.T) (string, func()) {
-			m := miniredis.RunT(t)
-			m.SetError("LOADING Redis is loading the dataset in memory")
-			return m.Addr(), func() { m.SetError("") }
-		},
-		"too many clients": func(t *testing.T) (string, func()) {
-			m := miniredis.RunT(t)
-			m.SetError("ERR max number of clients reached")
-			return m.Addr(), func() { m.SetError("") }
-		},
-		"hung": func(t *testing.T) (string, func()) { return hung(t), nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			addr, mend := open(t)
-			source := scriptedOf(t, validTool("a", "t"))
-			c := cachedWithin(t, source, addr, 0)
-			k := NewKeeper(c, Config{}, quiet())
-			for i := range 3 {
-				source.set(func(s *scripted) { s.catalogue = mustCatalogue(t, validTool("a", strings.Repeat("t", i+1))) })
-				start := time.Now()
-				if err := k.Refresh(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if took := time.Since(start); took > loadTimeout/2 {
-					t.Errorf("a refresh took %s", took)
-				}
-				if _, found := k.Current().Lookup("a", strings.Repeat("t", i+1)); !found || !k.Fresh(time.Now()) {
-					t.Error("the change did not arrive")
-				}
-			}
-			if st := k.Status(); !st.Ready || len(st.Problems) != 1 || !strings.Contains(st.Problems[0], "cache cannot be used") {
-				t.Errorf("status %+v", st)
-			}
-			before := c.Stats()
-			if load(t, c); c.Stats() != before {
-				t.Error("a Redis that is known to be down was asked")
-			}
-			if mend == nil {
-				return
-			}
-			mend()
-			eventually(t, 20*time.Second, "the status is well again", func() bool { return len(k.Status().Problems) == 0 })
-			load(t, c)
-			if load(t, c); c.Stats().Hits == 0 {
-				t.Errorf("not cached after the recovery: %+v", c.Stats())
-			}
-		})
-	}
-}
-
-// Redis is killed and wiped under running replicas, with hints lost; each
-// keeps deciding on what the source says and is well again afterwards.
-func TestCachedRedisRestarts(t *testing.T) {
-	redis := redisserver.Start(t)
-	source := scriptedOf(t, validTool("a", "t"))
-	one, two := cachedOver(t, source, redis.Addr), cachedOver(t, source, redis.Addr)
-	keepers := []*Keeper{NewKeeper(one, Config{}, quiet()), NewKeeper(two, Config{}, quiet())}
-	arrives := func(name string) {
-		t.Helper()
-		source.set(func(s *scripted) { s.catalogue = mustCatalogue(t, validTool("a", name)) })
-		for _, k := range keepers {
-			if err := k.Refresh(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if _, found := k.Current().Lookup("a", name); !found {
-				t.Errorf("%s did not arrive", name)
-			}
-		}
-	}
-	arrives("before")
-	redis.Kill()
-	arrives("while_down")
-	for _, k := range keepers {
-		eventually(t, 20*time.Second, "the status says so", func() bool { return len(k.Status().Problems) == 1 })
-	}
-	redis.Start()
-	for _, k := range keepers {
-		eventually(t, 20*time.Second, "the status is well again", func() bool { return len(k.Status().Problems) == 0 })
-	}
-	arrives("after")
-	client := clientOf(t, redis.Addr)
-	defer client.Close()
-	if err := client.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
-	arrives("flushed")
-	arrives("before")
-}
-
-// Redis stops answering on connections that are open, and goes on later.
-func TestCachedRedisFreezes(t *testing.T) {
-	redis := redisserver.Start(t)
-	source := scriptedOf(t, validTool("a", "t"))
-	c := cachedWithin(t, source, redis.Addr, 0)
-	load(t, c)
-	if err := redis.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now()
-	load(t, c)
-	if took := time.Since(start); took > loadTimeout/2 {
-		t.Errorf("a load took %s", took)
-	}
-	if len(c.Problems()) != 1 {
-		t.Errorf("problems %q", c.Problems())
-	}
-	if err := redis.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, 20*time.Second, "the status is well again", func() bool { return len(c.Problems()) == 0 })
-	if err := redis.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	// Nobody loads, so only the listener can notice.
-	eventually(t, 20*time.Second, "the status says so", func() bool { return len(c.Problems()) == 1 })
-}
-
-// A writable master that becomes a replica refuses to store, and nothing else.
-func TestCachedReadOnlyReplica(t *testing.T) {
-	master := redisserver.Start(t)
-	client := clientOf(t, master.Addr)
-	defer client.Close()
-	if err := client.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
-	source := scriptedOf(t, validTool("a", "t"))
-	c := cachedOver(t, source, master.Addr)
-	if got := load(t, c); len(got.Tools) != 1 {
-		t.Errorf("%+v", got)
-	}
-	if s := c.Stats(); s.Misses != 1 || s.Failures != 1 {
-		t.Errorf("stats %+v", s)
 	}
 }
 
@@ -395,7 +256,7 @@ func receive(t *testing.T, ch <-chan struct{}, what string) {
 func TestCachedClosesQuickly(t *testing.T) {
 	for name, addr := range map[string]string{"well": miniredis.RunT(t).Addr(), "hung": hung(t), "refused": "127.0.0.1:1"} {
 		source := scriptedOf(t, validTool("a", "t"))
-		c := NewCached(source, clientWithin(t, addr, 0), "gw", cacheTTL, quiet())
+		c := NewCached(source, clientWithin(t, 0, addr), "gw", cacheTTL, quiet())
 		load(t, c)
 		start := time.Now()
 		if err := c.Close(); err != nil || time.Since(start) > loadTimeout/2 || !source.closed.Load() {

@@ -27,6 +27,7 @@ type Keeper struct {
 
 	maxStaleness time.Duration
 	serveStale   bool
+	verify       func(*Catalogue) error // of the signature; nil where none is asked for
 
 	refreshing sync.Mutex
 	state      atomic.Pointer[state]
@@ -39,6 +40,7 @@ type state struct {
 	confirmed time.Time // when the source was asked that said the snapshot is current
 	failure   error     // of the last refresh
 	stale     bool      // as last logged
+	recalled  bool      // the source has not confirmed it to this replica
 }
 
 // NewKeeper returns a keeper of the source, which Close closes. It knows
@@ -150,10 +152,10 @@ func (k *Keeper) ask(ctx context.Context, before, after *state) error {
 	defer cancel()
 	head, err := k.source.Head(headCtx)
 	if err != nil {
-		return fmt.Errorf("ask the registry for its revision: %w", err)
+		return fmt.Errorf("ask the registry for its revision: %w%s", err, k.recall(ctx, before, after))
 	}
 	if s := before.snapshot; s != nil && s.head == head {
-		after.confirmed = asked
+		after.confirmed, after.recalled = asked, false
 		return nil
 	}
 	loadCtx, cancel := context.WithTimeout(ctx, loadTimeout)
@@ -162,14 +164,52 @@ func (k *Keeper) ask(ctx context.Context, before, after *state) error {
 	if err != nil {
 		return fmt.Errorf("load revision %s of the registry: %w", head.Revision, err)
 	}
-	after.snapshot, after.confirmed = NewSnapshot(c, asked), asked
+	after.snapshot, after.confirmed, after.recalled = NewSnapshot(c, asked), asked, false
 	return nil
+}
+
+// rememberer is a source that can tell what the truth was when another replica
+// asked last.
+type rememberer interface {
+	Remembered(ctx context.Context) (*Catalogue, time.Time, error)
+}
+
+// recall fills in what other replicas know, for one that the source has not
+// answered yet. It takes only what is signed, and what it takes is as old as the
+// source's last answer to any of them. It returns what to add to the failure.
+func (k *Keeper) recall(ctx context.Context, before, after *state) (remark string) {
+	memory, ok := k.source.(rememberer)
+	if !ok || k.verify == nil || before.snapshot != nil && !before.recalled {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	c, confirmed, err := memory.Remembered(ctx)
+	if err == nil {
+		err = k.verify(c)
+	}
+	if err != nil {
+		return fmt.Sprintf("; nor can it come from the cache: %v", err)
+	}
+	now := k.now()
+	if confirmed.After(now) {
+		confirmed = now
+	}
+	if s := before.snapshot; s == nil || s.head != c.Head {
+		after.snapshot = NewSnapshot(c, now)
+	}
+	after.confirmed, after.recalled = confirmed, true
+	return ""
 }
 
 // report logs changes of state, not every round.
 func (k *Keeper) report(before, after *state) {
 	if s := after.snapshot; s != before.snapshot {
 		k.log.Info("registry loaded", "revision", s.Revision(), "tools", len(s.tools), "suggested", len(s.suggested))
+	}
+	if after.recalled && !before.recalled {
+		k.log.Warn("the registry comes from the cache, signed, since its source is out of reach", "revision", after.snapshot.Revision(),
+			"confirmed", after.confirmed)
 	}
 	switch {
 	case after.failure != nil && before.failure == nil:

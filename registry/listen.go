@@ -2,8 +2,9 @@ package registry
 
 import (
 	"context"
-	"fmt"
+	"log/slog"
 	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -24,7 +25,7 @@ func (c *Cached) listen() {
 		if c.ctx.Err() != nil {
 			return
 		}
-		c.setDown(err)
+		c.down.begin(c.log, err)
 		select {
 		case <-c.ctx.Done():
 		case <-time.After(retryAfter):
@@ -49,7 +50,7 @@ func (c *Cached) subscribed() error {
 		message, err := ps.ReceiveTimeout(c.ctx, wait)
 		switch {
 		case err == nil:
-			c.setUp()
+			c.revive()
 			if _, pong := message.(*redis.Pong); !pong {
 				// Also on subscribing: hints before that are lost.
 				hint(c.changed)
@@ -71,16 +72,47 @@ func isTimeout(err error) bool {
 	return ok && e.Timeout()
 }
 
-// setDown and setUp log once for each change of state.
-func (c *Cached) setDown(err error) {
-	why := fmt.Sprintf("the registry's cache cannot be used, catalogues come from the source: %v", err)
-	if c.down.Swap(&why) == nil {
-		c.log.Warn("the registry's cache in Redis cannot be used, catalogues come from the source", "error", err)
+// revive ends a trouble with Redis when it answers again as those who load would
+// have it: on their connections, to their commands and in their time.
+func (c *Cached) revive() {
+	if !c.down.now() {
+		return
+	}
+	if err := c.client.GetRange(c.ctx, c.keys.latest(), 0, 0).Err(); err != nil && !redis.HasErrorPrefix(err, "WRONGTYPE") {
+		c.down.begin(c.log, err)
+		return
+	}
+	c.down.end(c.log)
+}
+
+// trouble is one thing that can be wrong for a while. Its methods may run
+// concurrently.
+type trouble struct {
+	what, over string                 // said when it begins and ends
+	why        atomic.Pointer[string] // nil while all is well
+}
+
+// now reports whether it is on.
+func (t *trouble) now() bool { return t.why.Load() != nil }
+
+// begin and end log once for each change.
+func (t *trouble) begin(log *slog.Logger, err error) {
+	why := err.Error()
+	if t.why.Swap(&why) == nil {
+		log.Warn(t.what, "error", err)
 	}
 }
 
-func (c *Cached) setUp() {
-	if c.down.Swap(nil) != nil {
-		c.log.Info("the registry's cache in Redis can be used again")
+func (t *trouble) end(log *slog.Logger) {
+	if t.why.Swap(nil) != nil {
+		log.Info(t.over)
 	}
+}
+
+// problems returns the line for people, or nothing.
+func (t *trouble) problems() []string {
+	if why := t.why.Load(); why != nil {
+		return []string{t.what + ": " + *why}
+	}
+	return nil
 }

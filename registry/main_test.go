@@ -81,13 +81,13 @@ func load(t testing.TB, s Source) *Catalogue {
 }
 
 // clientOf waits long for a server on a busy machine.
-func clientOf(t testing.TB, addr string) redis.UniversalClient {
-	return clientWithin(t, addr, maxTimeout)
+func clientOf(t testing.TB, addrs ...string) redis.UniversalClient {
+	return clientWithin(t, maxTimeout, addrs...)
 }
 
-func clientWithin(t testing.TB, addr string, timeout time.Duration) redis.UniversalClient {
+func clientWithin(t testing.TB, timeout time.Duration, addrs ...string) redis.UniversalClient {
 	t.Helper()
-	c, err := NewClient(RedisConfig{Addrs: []string{addr}, Timeout: timeout})
+	c, err := NewClient(RedisConfig{Addrs: addrs, Timeout: timeout})
 	if err != nil {
 		t.Fatal(err)
 	}

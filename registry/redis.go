@@ -61,6 +61,7 @@ const (
 	defaultTimeout = 250 * time.Millisecond
 	maxTimeout     = 5 * time.Second
 	maxPrefix      = 64
+	dialSteps      = 6
 )
 
 // Validate returns every problem, with paths that begin with the given one.
@@ -209,6 +210,13 @@ func NewClient(c RedisConfig) (redis.UniversalClient, error) {
 func (c *RedisConfig) bound(o *redis.UniversalOptions) {
 	o.ContextTimeoutEnabled = true
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = c.timeout(), c.timeout(), c.timeout(), c.timeout()
+	if c.Sentinel != nil {
+		// To dial is to ask a sentinel first, twice, and the others where it does not
+		// answer. Within the time of one question the library would never get past a
+		// sentinel that hangs. The deadline of commands is not moved by that: a dial
+		// that takes longer goes on without them, for the next.
+		o.DialTimeout = dialSteps * c.timeout()
+	}
 	o.DialerRetries = 1
 	o.MaxRetries = 1
 	o.MaxRedirects = 2

@@ -1,4 +1,5 @@
-// Package redisserver runs a real redis-server for a test.
+// Package redisserver runs real redis-servers for a test: one, a master with
+// sentinels, a cluster; and the bad links between them and a client.
 package redisserver
 
 import (
@@ -6,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -18,6 +20,7 @@ type Server struct {
 
 	t   testing.TB
 	dir string
+	tls bool
 	cmd *exec.Cmd
 }
 
@@ -28,15 +31,32 @@ func Durable() []string { return []string{"--appendonly", "yes", "--appendfsync"
 // it answers. Without a redis-server on the PATH the test fails.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
+	s := &Server{Addr: address(t), Args: args, t: t, dir: t.TempDir()}
+	s.Start()
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// StartTLS runs a server that speaks TLS only and wants a certificate that the root
+// issued. The arguments are names of PEM files.
+func StartTLS(t testing.TB, cert, key, root string) *Server {
+	t.Helper()
+	s := &Server{Addr: address(t), t: t, dir: t.TempDir(), tls: true}
+	s.Args = []string{"--port", "0", "--tls-port", Port(s.Addr), "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", root}
+	s.Start()
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// address is one that nobody listens on.
+func address(t testing.TB) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{Addr: l.Addr().String(), Args: args, t: t, dir: t.TempDir()}
-	l.Close()
-	s.Start()
-	t.Cleanup(s.Kill)
-	return s
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // Start runs the server again after Kill.
@@ -46,11 +66,11 @@ func (s *Server) Start() {
 	if err != nil {
 		s.t.Fatalf("these tests need a redis-server on the PATH: %v", err)
 	}
-	_, port, err := net.SplitHostPort(s.Addr)
-	if err != nil {
-		s.t.Fatal(err)
+	args := append([]string{"--port", Port(s.Addr), "--bind", "127.0.0.1", "--save", "", "--dir", s.dir}, s.Args...)
+	if conf := filepath.Join(s.dir, sentinelFile); exists(conf) {
+		args = append([]string{conf, "--sentinel"}, s.Args...)
 	}
-	s.cmd = exec.Command(path, append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", s.dir}, s.Args...)...)
+	s.cmd = exec.Command(path, args...)
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}
@@ -61,12 +81,26 @@ func (s *Server) Start() {
 	}
 }
 
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
+}
+
+// Port is that of host:port, or "".
+func Port(addr string) string {
+	_, port, _ := net.SplitHostPort(addr)
+	return port
+}
+
 func (s *Server) answers() bool {
 	c, err := net.Dial("tcp", s.Addr)
 	if err != nil {
 		return false
 	}
 	defer c.Close()
+	if s.tls {
+		return true // it listens as the last thing
+	}
 	_ = c.SetDeadline(time.Now().Add(time.Second)) // a connection that is closed is no answer either
 	fmt.Fprint(c, "PING\r\n")
 	n, _ := c.Read(make([]byte, 64))
