@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"registry/catalogue":         {},
 	"policies":                   {},
 	"registry":                   {"registry/strictyaml"},
+	"registry/diff":              {"registry"},
 	"gateway/auth":               {"gateway/mcp", "registry/strictyaml"},
 	"gateway/auth/mint":          {},
 	"gateway/policy":             {"gateway/mcp", "gateway/policy/plane", "gateway/policy/reads", "registry/strictyaml"},
