@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,7 +28,7 @@ func main() {
 }
 
 // run runs one command line and returns the exit code: 0 when it did what was
-// asked, 1 when it did not. Why is on stderr, one line a problem.
+// asked, 1 when it did not, or what the command says of itself. Why is on stderr, one line a problem.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:           "regogate",
@@ -50,12 +51,19 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		cmd.Args = noArguments
 		root.AddCommand(cmd)
 	}
-	root.AddCommand(initCommand(), policyCommand(), bundleCommand(), opaCommand())
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(stderr, err)
-		return 1
+	root.AddCommand(initCommand(), policyCommand(), registryCommand(), bundleCommand(), opaCommand())
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
 	}
-	return 0
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(stderr, text)
+	}
+	var own exitCode
+	if errors.As(err, &own) {
+		return own.code
+	}
+	return 1
 }
 
 // knownCommand refuses what is no command, with the likely one where there is
