@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -35,7 +34,8 @@ func registryCommand() *cobra.Command {
 	}
 	cmd.PersistentFlags().StringVarP(&r.path, "config", "c", draft.ConfigName, "the gateway's configuration file")
 	cmd.AddCommand(registryStatusCommand(r), registryQuarantineCommand(r), registryReleaseCommand(r),
-		registryDiscoverCommand(r), registryDiffCommand(r), registryApproveCommand(r))
+		registryDiscoverCommand(r), registryDiffCommand(r), registryApproveCommand(r),
+		registryMigrateCommand(r), registrySyncCommand(r), registryHistoryCommand(r))
 	return cmd
 }
 
@@ -169,8 +169,3 @@ func (e exitCode) Error() string {
 }
 
 func (e exitCode) Unwrap() error { return e.err }
-
-// source says where the registry is.
-func source(c registry.Config) string {
-	return cmp.Or(c.Path, "the catalogue that comes with the binary")
-}

@@ -29,7 +29,7 @@ func registryStatusCommand(r *registryFlags) *cobra.Command {
 				return err
 			}
 			defer keeper.Close()
-			printStatus(cmd.OutOrStdout(), source(config.Registry), keeper)
+			printStatus(cmd.OutOrStdout(), config.Registry.Source(), keeper)
 			if !keeper.Status().Ready {
 				return fmt.Errorf("a gateway cannot decide by this registry")
 			}

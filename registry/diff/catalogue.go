@@ -17,6 +17,7 @@ const (
 	Tool       = "tool"
 	Pin        = "pin"
 	Quarantine = "quarantine"
+	Signature  = "signature" // of a whole catalogue; only Thing tells of it
 
 	Added   = "added"
 	Removed = "removed"
@@ -25,7 +26,7 @@ const (
 
 // Change is one thing that differs between two catalogues.
 type Change struct {
-	What   string  `json:"what"` // server, tool, pin or quarantine
+	What   string  `json:"what"` // server, tool, pin, quarantine or signature
 	How    string  `json:"how"`  // added, removed or changed
 	Server string  `json:"server"`
 	Tool   string  `json:"tool,omitempty"` // "" is the server itself
@@ -58,6 +59,34 @@ func how(old, new map[string]jsontext.Value, fields []Field) string {
 	return ""
 }
 
+// Thing returns the change of one thing from its old state to the new one, each as
+// the history of a registry has it: an object, or the text that a pin or a
+// signature is. Nil was not there; they are not both nil.
+func Thing(what, server, tool string, old, new jsontext.Value) Change {
+	before, after := state(what, old), state(what, new)
+	fields := members("", before, after)
+	return Change{What: what, How: how(before, after, fields), Server: server, Tool: tool, Fields: fields}
+}
+
+// state is what is said of a thing besides its names, and nil of none.
+func state(what string, encoded jsontext.Value) map[string]jsontext.Value {
+	switch {
+	case encoded == nil:
+		return nil
+	case encoded.Kind() != '{' && what == Pin:
+		return map[string]jsontext.Value{sha256: canonical(encoded)}
+	case encoded.Kind() != '{':
+		return map[string]jsontext.Value{what: canonical(encoded)}
+	}
+	m := object(canonical(encoded))
+	for _, name := range []string{"server", "name", "tool"} {
+		delete(m, name)
+	}
+	return m
+}
+
+const sha256 = "sha256"
+
 // key is of one thing in a catalogue; what is an index of names.
 type key struct {
 	server, tool string
@@ -77,29 +106,23 @@ func things(c *registry.Catalogue) map[key]map[string]jsontext.Value {
 		return found
 	}
 	for _, s := range c.Servers {
-		found[key{s.Name, "", 0}] = said(s, "name")
+		found[key{s.Name, "", 0}] = said(Server, s)
 	}
 	for _, t := range c.Tools {
-		found[key{t.Server, t.Name, 1}] = said(t, "server", "name", "sha256")
+		found[key{t.Server, t.Name, 1}] = said(Tool, t)
+		delete(found[key{t.Server, t.Name, 1}], sha256)
 		if t.SHA256 != "" {
-			found[key{t.Server, t.Name, 2}] = map[string]jsontext.Value{"sha256": text(t.SHA256)}
+			found[key{t.Server, t.Name, 2}] = map[string]jsontext.Value{sha256: text(t.SHA256)}
 		}
 	}
 	for _, q := range c.Quarantine {
-		found[key{q.Server, q.Tool, 3}] = said(q, "server", "tool")
+		found[key{q.Server, q.Tool, 3}] = said(Quarantine, q)
 	}
 	return found
 }
 
-// said returns what is said of a thing besides its names.
-func said(thing any, names ...string) map[string]jsontext.Value {
-	encoded, err := json.Marshal(thing, json.Deterministic(true))
-	if err != nil {
-		encoded = text(err.Error()) // of a registry's own types: it cannot be
-	}
-	m := object(canonical(encoded))
-	for _, name := range names {
-		delete(m, name)
-	}
-	return m
+// said is the state of a thing of the registry's own types, which always encode.
+func said(what string, thing any) map[string]jsontext.Value {
+	encoded, _ := json.Marshal(thing, json.Deterministic(true))
+	return state(what, encoded)
 }

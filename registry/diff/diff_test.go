@@ -175,7 +175,7 @@ func TestCatalogues(t *testing.T) {
 		Quarantine: []registry.Quarantined{{Server: "b", Reason: "new", By: "me", Since: since}},
 	})
 	var b strings.Builder
-	Print(&b, Catalogues(old, new))
+	Print(&b, "", Catalogues(old, new))
 	want := `removed server a
 removed tool a/gone
   attributes: ["payments"]
@@ -221,8 +221,35 @@ func TestVeryManyChanges(t *testing.T) {
 		tools = append(tools, registry.Tool{Server: "a", Name: fmt.Sprintf("t%03d", i), Suggested: true})
 	}
 	var b strings.Builder
-	Print(&b, Catalogues(catalogue(t, registry.Catalogue{Tools: tools}), nil))
+	Print(&b, "", Catalogues(catalogue(t, registry.Catalogue{Tools: tools}), nil))
 	if got := b.String(); strings.Count(got, "removed tool") != 500 || !strings.HasSuffix(got, "\nand 100 more\n") {
 		t.Errorf("got %d tools, ending in %q", strings.Count(got, "removed tool"), got[max(0, len(got)-30):])
+	}
+}
+
+// A history has each thing in its canonical encoding, and pins and signatures as
+// texts.
+func TestThing(t *testing.T) {
+	for _, c := range []struct {
+		what, tool, old, new, want string
+	}{
+		{Pin, "t", "", `"aa"`, "  added pin s/t\n    sha256: \"aa\"\n"},
+		{Pin, "t", `"aa"`, `"bb"`, "  changed pin s/t\n    sha256: \"aa\" -> \"bb\"\n"},
+		{Tool, "t", `{"server":"s","name":"t","effect":"read"}`, `{"server":"s","name":"t","effect":"write"}`, "  changed tool s/t\n    effect: \"read\" -> \"write\"\n"},
+		{Quarantine, "", `{"server":"s","reason":"r"}`, "", "  removed quarantine s\n    reason: \"r\"\n"},
+		{Signature, "", `"a.b.c"`, `"d.e.f"`, "  changed signature s\n    signature: \"a.b.c\" -> \"d.e.f\"\n"},
+	} {
+		var old, new []byte
+		if c.old != "" {
+			old = []byte(c.old)
+		}
+		if c.new != "" {
+			new = []byte(c.new)
+		}
+		var b strings.Builder
+		Print(&b, "  ", []Change{Thing(c.what, "s", c.tool, old, new)})
+		if got := b.String(); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.what, got, c.want)
+		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/regogate/regogate/registry"
 )
 
 // Bounds of what is printed.
@@ -21,27 +23,23 @@ const (
 	longText    = 120  // bytes of two texts together from which on they are compared by words
 )
 
-// Print writes the changes for people: a line for each and, indented by two, the
-// lines of its fields as PrintFields writes them. Of very many it says how many
-// more there are.
-func Print(w io.Writer, changes []Change) {
+// Print writes the changes for people: a line for each, beginning with indent, and
+// below it those of its fields as PrintFields writes them. Of very many it says how
+// many more there are.
+func Print(w io.Writer, indent string, changes []Change) {
 	var b bytes.Buffer
 	for _, c := range changes[:min(len(changes), mostChanges)] {
-		name := c.Server
-		if c.Tool != "" {
-			name += "/" + c.Tool
-		}
-		fmt.Fprintf(&b, "%s %s %s\n", c.How, c.What, name)
+		fmt.Fprintln(&b, strings.TrimRight(indent+c.How+" "+c.What+" "+registry.Name(c.Server, c.Tool), " "))
 		if c.How == Changed {
-			PrintFields(&b, "  ", c.Fields)
+			PrintFields(&b, indent+"  ", c.Fields)
 			continue
 		}
 		for _, f := range c.Fields {
-			fmt.Fprintf(&b, "  %s: %s\n", f.Path, shown(string(f.Old)+string(f.New), mostBytes))
+			fmt.Fprintf(&b, "%s  %s: %s\n", indent, f.Path, shown(string(f.Old)+string(f.New), mostBytes))
 		}
 	}
 	if more := len(changes) - mostChanges; more > 0 {
-		fmt.Fprintf(&b, "and %d more\n", more)
+		fmt.Fprintf(&b, "%sand %d more\n", indent, more)
 	}
 	_, _ = w.Write(b.Bytes())
 }
