@@ -128,7 +128,7 @@ func (d *Difference) printFields(out io.Writer, indent string) {
 		diff.PrintFields(out, indent, d.Fields)
 		return
 	}
-	why := "was never approved"
+	why := "it was never approved"
 	if d.Unkept {
 		why = "the approved one was not kept"
 	}
