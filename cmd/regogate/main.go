@@ -68,18 +68,18 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // knownCommand refuses what is no command, with the likely one where there is
 // one.
-func knownCommand(root *cobra.Command, args []string) error {
+func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	var names []string
-	for _, cmd := range root.Commands() {
-		names = append(names, cmd.Name())
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
 	}
 	if near := strictyaml.Nearest(args[0], names); near != "" {
-		return fmt.Errorf("regogate: unknown command %q: did you mean %s?", args[0], near)
+		return fmt.Errorf("%s: unknown command %q: did you mean %s?", cmd.CommandPath(), args[0], near)
 	}
-	return fmt.Errorf("regogate: unknown command %q: see regogate --help", args[0])
+	return fmt.Errorf("%s: unknown command %q: see %[1]s --help", cmd.CommandPath(), args[0])
 }
 
 func noArguments(cmd *cobra.Command, args []string) error {

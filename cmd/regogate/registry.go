@@ -29,7 +29,7 @@ func registryCommand() *cobra.Command {
 			"and for discover, diff and approve, which reach or start the servers, servers.\n\n" +
 			"These commands exit with 1 where they did not do what was asked, diff with 1 where there are\n" +
 			"differences and with 2 where it could not compare everything.",
-		Args: noArguments,
+		Args: knownCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVarP(&r.path, "config", "c", draft.ConfigName, "the gateway's configuration file")

@@ -153,8 +153,8 @@ type entry struct {
 	What     string         `json:"what"`
 	Server   string         `json:"server,omitempty"`
 	Tool     string         `json:"tool,omitempty"`
-	Old      jsontext.Value `json:"old,omitempty"`
-	New      jsontext.Value `json:"new,omitempty"`
+	Old      jsontext.Value `json:"old,omitzero"`
+	New      jsontext.Value `json:"new,omitzero"`
 }
 
 func writeHistory(out io.Writer, events []registry.Event) error {

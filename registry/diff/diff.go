@@ -18,8 +18,8 @@ type Field struct {
 	// no plain words stand as JSON strings in brackets. "" is the whole document.
 	Path string `json:"path"`
 	// Old and New are in canonical form, of any length; nil was not there.
-	Old jsontext.Value `json:"old,omitempty"`
-	New jsontext.Value `json:"new,omitempty"`
+	Old jsontext.Value `json:"old,omitzero"`
+	New jsontext.Value `json:"new,omitzero"`
 }
 
 // Definitions returns what differs between two JSON documents, sorted by path:

@@ -31,12 +31,12 @@ type Difference struct {
 	Kind      string       `json:"kind"`
 	Server    string       `json:"server"`
 	Tool      string       `json:"tool,omitempty"`
-	Suggested bool         `json:"suggested,omitempty"` // its entry is not in force
-	Pinned    string       `json:"pinned,omitempty"`    // digest that was approved
-	Current   string       `json:"current,omitempty"`   // digest of what is offered
-	Fields    []diff.Field `json:"fields,omitempty"`    // from what was approved to what is offered
-	Unkept    bool         `json:"unkept,omitempty"`    // what was approved is not there to compare with
-	Reason    string       `json:"reason,omitempty"`    // of the quarantine
+	Suggested bool         `json:"suggested,omitzero"` // its entry is not in force
+	Pinned    string       `json:"pinned,omitempty"`   // digest that was approved
+	Current   string       `json:"current,omitempty"`  // digest of what is offered
+	Fields    []diff.Field `json:"fields,omitempty"`   // from what was approved to what is offered
+	Unkept    bool         `json:"unkept,omitzero"`    // what was approved is not there to compare with
+	Reason    string       `json:"reason,omitempty"`   // of the quarantine
 	By        string       `json:"by,omitempty"`
 
 	// Definition is what is offered, in the form that the digest is of; nil where
