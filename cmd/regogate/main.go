@@ -28,7 +28,8 @@ func main() {
 }
 
 // run runs one command line and returns the exit code: 0 when it did what was
-// asked, 1 when it did not, or what the command says of itself. Why is on stderr, one line a problem.
+// asked, 1 when it did not, unless the command has codes of its own. Why is on
+// stderr, one line a problem.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:           "regogate",

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -16,13 +18,15 @@ import (
 // sql runs a statement as nobody should.
 func TestPostgresScripts(t *testing.T) {
 	server := pgserver.Start(t)
+	var scripts atomic.Int64
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/postgres",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		UpdateScripts:       os.Getenv("UPDATE") != "",
 		Setup: func(env *testscript.Env) error {
-			database := server.Database()
+			database := fmt.Sprintf("script_%d", scripts.Add(1))
+			server.Exec("postgres", "create database "+database)
 			env.Values["database"] = database
 			env.Setenv("DATABASE_URL", server.URL("regogate", database))
 			return nil

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -29,17 +30,20 @@ func registryStatusCommand(r *registryFlags) *cobra.Command {
 				return err
 			}
 			defer keeper.Close()
-			printStatus(cmd.OutOrStdout(), config.Registry.Source(), keeper)
-			if !keeper.Status().Ready {
-				return fmt.Errorf("a gateway cannot decide by this registry")
+			status := keeper.Status()
+			if keeper.Current() == nil {
+				return errors.New(strings.Join(status.Problems, "\n"))
+			}
+			printStatus(cmd.OutOrStdout(), config.Registry.Source(), status, keeper.Current())
+			if !status.Ready {
+				return errors.New("a gateway cannot decide by this registry")
 			}
 			return nil
 		},
 	}
 }
 
-func printStatus(out io.Writer, source string, keeper *registry.Keeper) {
-	status, snapshot := keeper.Status(), keeper.Current()
+func printStatus(out io.Writer, source string, status registry.Status, snapshot *registry.Snapshot) {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(out, "%-12s %s\n", name, fmt.Sprintf(format, args...))
 	}

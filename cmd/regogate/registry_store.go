@@ -173,13 +173,13 @@ func printHistory(out io.Writer, events []registry.Event) {
 	for _, e := range events {
 		if e.Revision != last {
 			last = e.Revision
-			fmt.Fprintf(out, "revision %s, %s, by %s", e.Revision, e.At.Format(time.RFC3339), e.By.Name)
+			fmt.Fprintf(out, "revision %s, %s, by %s", e.Revision, e.At.Format(time.RFC3339), plain(e.By.Name))
 			if e.By.Note != "" {
-				fmt.Fprintf(out, ": %s", e.By.Note)
+				fmt.Fprintf(out, ": %s", plain(e.By.Note))
 			}
 			fmt.Fprintln(out)
 		}
-		diff.Print(out, "  ", []diff.Change{diff.Thing(e.What, e.Server, e.Tool, e.Old, e.New)})
+		diff.Print(out, "  ", []diff.Change{diff.Thing(plain(e.What), plain(e.Server), plain(e.Tool), e.Old, e.New)})
 	}
 	if len(events) == 0 {
 		fmt.Fprintln(out, "no change is on record")

@@ -70,11 +70,14 @@ func Compare(ctx context.Context, c *registry.Catalogue, kept Definitions, live 
 }
 
 func compareServer(ctx context.Context, c *registry.Catalogue, kept Definitions, s *upstream.Server) (list []Difference, err error) {
-	entries := map[string]*registry.Tool{}
+	entries, offered := map[string]*registry.Tool{}, map[string]bool{}
+	for i := range s.Tools {
+		offered[s.Tools[i].Name] = true
+	}
 	for i := range c.Tools {
 		if t := &c.Tools[i]; t.Server == s.Name {
 			entries[t.Name] = t
-			if !s.Partial && s.Tool(t.Name) == nil {
+			if !s.Partial && !offered[t.Name] {
 				list = append(list, Difference{Kind: Gone, Server: s.Name, Tool: t.Name, Suggested: t.Suggested, Pinned: t.SHA256})
 			}
 		}
@@ -137,5 +140,5 @@ func approved(ctx context.Context, kept Definitions, entry *registry.Tool) (json
 	if digest, err := upstream.Digest(text); err != nil || digest != entry.SHA256 {
 		return nil, nil
 	}
-	return text, nil
+	return upstream.Canonical(text)
 }
