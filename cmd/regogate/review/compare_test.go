@@ -39,11 +39,11 @@ func entry(server, name, sha256 string) registry.Tool {
 
 func TestCompare(t *testing.T) {
 	same, changed, fresh := offered(t, "same", "a"), offered(t, "changed", "b"), offered(t, "fresh", "c")
-	before, forged, lost := offered(t, "changed", "a"), offered(t, "forged", "a"), offered(t, "lost", "a")
+	before, named, lost := offered(t, "changed", "a"), offered(t, "named", "a"), offered(t, "lost", "a")
 	c, err := registry.NewCatalogue("7", registry.Catalogue{
 		Tools: []registry.Tool{
 			entry("s", "same", same.SHA256), entry("s", "changed", before.SHA256), entry("s", "gone", ""), entry("s", "loose", ""),
-			entry("s", "forged", before.SHA256), entry("s", "lost", same.SHA256), entry("partial", "gone", ""), entry("other", "x", ""),
+			entry("s", "named", before.SHA256), entry("s", "lost", same.SHA256), entry("partial", "gone", ""), entry("other", "x", ""),
 			{Server: "s", Name: "guess", Suggested: true},
 		},
 		Quarantine: []registry.Quarantined{{Server: "s", Reason: "all"}, {Server: "s", Tool: "same", Reason: "one", By: "me"}, {Server: "other", Reason: "no"}},
@@ -53,7 +53,7 @@ func TestCompare(t *testing.T) {
 	}
 	live := &Live{Servers: []upstream.Server{
 		{Name: "partial", Up: true, Partial: true},
-		{Name: "s", Up: true, Tools: []upstream.Definition{same, changed, fresh, forged, lost, offered(t, "loose", "a"), offered(t, "guess", "a")}},
+		{Name: "s", Up: true, Tools: []upstream.Definition{same, changed, fresh, named, lost, offered(t, "loose", "a"), offered(t, "guess", "a")}},
 	}}
 	// What was kept under another definition's digest is not what was approved.
 	definitions := kept{before.SHA256: string(before.Raw), same.SHA256: string(changed.Raw)}
@@ -70,8 +70,8 @@ func TestCompare(t *testing.T) {
 		got = append(got, text)
 	}
 	want := []string{
-		"quarantined s", "changed s/changed unkept=false fields=1", "changed s/forged unkept=false fields=2", "new s/fresh",
-		"gone s/gone", "not pinned s/guess", "not pinned s/loose", "changed s/lost unkept=true fields=0", "quarantined s/same",
+		"quarantined s", "changed s/changed unkept=false fields=1", "new s/fresh", "gone s/gone",
+		"not pinned s/guess", "not pinned s/loose", "changed s/lost unkept=true fields=0", "changed s/named unkept=false fields=1", "quarantined s/same",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%q\nwant\n%q", got, want)
