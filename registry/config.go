@@ -102,6 +102,17 @@ func OpenStore(cfg Config, embedded fs.FS, log *slog.Logger) (Store, error) {
 	return openStore(context.Background(), cfg, embedded, log)
 }
 
+// Source says where the registry is, for people. It holds no secret.
+func (c *Config) Source() string {
+	switch {
+	case c.Postgres != nil:
+		return c.Postgres.source()
+	case c.Path != "":
+		return c.Path
+	}
+	return "the catalogue that comes with the binary"
+}
+
 func openSource(ctx context.Context, cfg Config, embedded fs.FS, log *slog.Logger) (Source, error) {
 	source, err := openStore(ctx, cfg, embedded, log)
 	if err != nil || cfg.Redis == nil {

@@ -157,6 +157,14 @@ func parsePostgresURL(text string) (*postgresURL, error) {
 	return to, nil
 }
 
+func (c *PostgresConfig) source() string {
+	u, err := parsePostgresURL(string(c.URL))
+	if err != nil {
+		return "PostgreSQL"
+	}
+	return fmt.Sprintf("PostgreSQL %s, schema %s", u, c.schema())
+}
+
 func (c *PostgresConfig) schema() string {
 	if c.Schema == "" {
 		return defaultSchema

@@ -5,22 +5,23 @@ import "time"
 // Snapshot is an immutable view of a catalogue at one revision. Nobody
 // modifies what its methods return; all of them may run concurrently.
 type Snapshot struct {
-	head      Head
-	fetched   time.Time
-	tools     []Tool
-	suggested []Tool
-	byName    map[toolKey]*Tool
-	servers   map[string]*Server
-	blocked   map[toolKey]*Quarantined
+	head       Head
+	fetched    time.Time
+	tools      []Tool
+	suggested  []Tool
+	quarantine []Quarantined
+	byName     map[toolKey]*Tool
+	servers    map[string]*Server
+	blocked    map[toolKey]*Quarantined
 }
 
 type toolKey struct{ server, name string }
 
 // NewSnapshot makes the snapshot of a catalogue that was fetched at the given
-// time. It shares the catalogue's servers and tools.
+// time. It shares what the catalogue holds.
 func NewSnapshot(c *Catalogue, fetched time.Time) *Snapshot {
 	s := &Snapshot{
-		head: c.Head, fetched: fetched,
+		head: c.Head, fetched: fetched, quarantine: c.Quarantine,
 		byName: make(map[toolKey]*Tool, len(c.Tools)), servers: make(map[string]*Server, len(c.Servers)),
 		blocked: make(map[toolKey]*Quarantined, len(c.Quarantine)),
 	}
@@ -76,6 +77,9 @@ func (s *Snapshot) Tools() []Tool { return s.tools }
 // Suggested returns the tools whose attributes nobody has confirmed, in the
 // same order. No decision may rest on them.
 func (s *Snapshot) Suggested() []Tool { return s.suggested }
+
+// Quarantine returns what is in quarantine, sorted likewise.
+func (s *Snapshot) Quarantine() []Quarantined { return s.quarantine }
 
 // Revision names the state of the registry for people and records.
 func (s *Snapshot) Revision() string { return s.head.Revision }

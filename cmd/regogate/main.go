@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -27,7 +28,8 @@ func main() {
 }
 
 // run runs one command line and returns the exit code: 0 when it did what was
-// asked, 1 when it did not. Why is on stderr, one line a problem.
+// asked, 1 when it did not, unless the command has codes of its own. Why is on
+// stderr, one line a problem.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:           "regogate",
@@ -50,28 +52,35 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		cmd.Args = noArguments
 		root.AddCommand(cmd)
 	}
-	root.AddCommand(initCommand(), policyCommand(), bundleCommand(), opaCommand())
-	if err := root.ExecuteContext(ctx); err != nil {
-		fmt.Fprintln(stderr, err)
-		return 1
+	root.AddCommand(initCommand(), policyCommand(), registryCommand(), bundleCommand(), opaCommand())
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
 	}
-	return 0
+	if text := err.Error(); text != "" {
+		fmt.Fprintln(stderr, text)
+	}
+	var own exitCode
+	if errors.As(err, &own) {
+		return own.code
+	}
+	return 1
 }
 
 // knownCommand refuses what is no command, with the likely one where there is
 // one.
-func knownCommand(root *cobra.Command, args []string) error {
+func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
 	var names []string
-	for _, cmd := range root.Commands() {
-		names = append(names, cmd.Name())
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
 	}
 	if near := strictyaml.Nearest(args[0], names); near != "" {
-		return fmt.Errorf("regogate: unknown command %q: did you mean %s?", args[0], near)
+		return fmt.Errorf("%s: unknown command %q: did you mean %s?", cmd.CommandPath(), args[0], near)
 	}
-	return fmt.Errorf("regogate: unknown command %q: see regogate --help", args[0])
+	return fmt.Errorf("%s: unknown command %q: see %[1]s --help", cmd.CommandPath(), args[0])
 }
 
 func noArguments(cmd *cobra.Command, args []string) error {

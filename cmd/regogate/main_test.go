@@ -20,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/regogate/regogate/e2e/world"
+	"github.com/regogate/regogate/gateway/mcp"
 )
 
 func TestMain(m *testing.M) {
@@ -69,6 +70,8 @@ func TestScripts(t *testing.T) {
 			return false, fmt.Errorf("unknown condition %s", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"dated":    dated,
+			"digests":  digests,
 			"envsubst": envsubst,
 			"fetch":    fetch,
 			"mode":     mode,
@@ -118,8 +121,22 @@ func normal(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o644))
 }
 
-// stdioDouble is an MCP server on standard input and output. It ends at once,
-// with a last word, where DOUBLE_TOKEN is not what it wants.
+// digests copies a file with every digest, or the beginning of one, in words:
+// digests FROM TO.
+func digests(ts *testscript.TestScript, _ bool, args []string) {
+	text := regexp.MustCompile(`\b([0-9a-f]{64}|[0-9a-f]{12})\b`).ReplaceAllString(ts.ReadFile(args[0]), "DIGEST")
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(text), 0o644))
+}
+
+// dated puts a word in the place of every time in a file: dated FILE.
+func dated(ts *testscript.TestScript, _ bool, args []string) {
+	text := regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`).ReplaceAllString(ts.ReadFile(args[0]), "TIME")
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(text), 0o644))
+}
+
+// stdioDouble is an MCP server on standard input and output, with the tools of the
+// file that DOUBLE_TOOLS names, where it does. It ends at once, with a last word,
+// where DOUBLE_TOKEN is not what it wants.
 func stdioDouble() {
 	if os.Getenv("DOUBLE_TOKEN") != "let-me-in-0123456789" {
 		fmt.Fprintln(os.Stderr, "no such token: "+os.Getenv("DOUBLE_TOKEN"))
@@ -128,6 +145,16 @@ func stdioDouble() {
 	server := &world.Server{Name: "stdio", Tools: []jsontext.Value{
 		tool("delete_user", `{}`), tool("get_message", `{"readOnlyHint":true}`), tool("frobnicate", `{}`), tool("run_sql", `{}`),
 	}}
+	if name := os.Getenv("DOUBLE_TOOLS"); name != "" {
+		text, err := os.ReadFile(name)
+		if err == nil {
+			server.Tools, err = mcp.Elements(text)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(3)
+		}
+	}
 	in := bufio.NewScanner(os.Stdin)
 	in.Buffer(nil, 1<<20)
 	for in.Scan() {

@@ -27,6 +27,7 @@ var mayImport = map[string][]string{
 	"registry/catalogue":         {},
 	"policies":                   {},
 	"registry":                   {"registry/strictyaml"},
+	"registry/diff":              {"registry"},
 	"gateway/auth":               {"gateway/mcp", "registry/strictyaml"},
 	"gateway/auth/mint":          {},
 	"gateway/policy":             {"gateway/mcp", "gateway/policy/plane", "gateway/policy/reads", "registry/strictyaml"},
@@ -41,6 +42,7 @@ var mayImport = map[string][]string{
 	"gateway":                    {"gateway/arguments", "gateway/mcp", "gateway/auth", "gateway/policy", "gateway/policy/decisionlog", "gateway/session", "gateway/stream", "gateway/upstream", "registry", "registry/strictyaml"},
 	"e2e/world":                  {"gateway", "gateway/mcp", "gateway/auth", "gateway/auth/mint", "gateway/policy", "gateway/policy/decisionlog", "gateway/session", "gateway/upstream", "registry", "registry/strictyaml", "registry/catalogue", "policies"},
 	"cmd/regogate/draft":         {"e2e/world", "gateway", "gateway/auth/mint", "gateway/mcp", "gateway/policy", "gateway/session", "gateway/upstream", "policies", "registry", "registry/catalogue", "registry/strictyaml"},
+	"cmd/regogate/review":        {"cmd/regogate/draft", "gateway", "gateway/upstream", "registry", "registry/diff", "registry/strictyaml"},
 	"cmd/regogate":               {"*"},
 }
 

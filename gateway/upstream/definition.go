@@ -56,14 +56,20 @@ type Definition struct {
 //
 // definition is one object of a tools/list result as the server sent it. The
 // error says that it is not a JSON object without duplicate names.
-func Digest(definition jsontext.Value) (string, error) {
-	return digest(definition, func(member string) bool {
-		switch member {
-		case "annotations", "description", "inputSchema", "name", "outputSchema", "title":
-			return true
-		}
-		return false
-	})
+func Digest(definition jsontext.Value) (string, error) { return digest(definition, pinned) }
+
+// Canonical returns the canonical form whose SHA-256 is the Digest, under the same
+// terms: what is kept of a definition when it is approved.
+func Canonical(definition jsontext.Value) (jsontext.Value, error) {
+	return canonical(definition, pinned)
+}
+
+func pinned(member string) bool {
+	switch member {
+	case "annotations", "description", "inputSchema", "name", "outputSchema", "title":
+		return true
+	}
+	return false
 }
 
 // digestWhole is the digest of a prompt, a resource or a resource template:
@@ -74,28 +80,36 @@ func digestWhole(definition jsontext.Value) (string, error) {
 }
 
 func digest(definition jsontext.Value, counts func(member string) bool) (string, error) {
-	canonical := definition.Clone()
-	err := canonical.Canonicalize(jsontext.AllowInvalidUTF8(true), // lone surrogates
+	form, err := canonical(definition, counts)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(form)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+func canonical(definition jsontext.Value, counts func(member string) bool) (jsontext.Value, error) {
+	whole := definition.Clone()
+	err := whole.Canonicalize(jsontext.AllowInvalidUTF8(true), // lone surrogates
 		jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false))
 	if err != nil {
-		return "", fmt.Errorf("bring a definition into canonical form: %w", err)
+		return nil, fmt.Errorf("bring a definition into canonical form: %w", err)
 	}
-	members, err := mcp.Split(canonical)
+	members, err := mcp.Split(whole)
 	if err != nil {
-		return "", fmt.Errorf("read a definition: %w", err)
+		return nil, fmt.Errorf("read a definition: %w", err)
 	}
-	pinned := []byte{'{'}
+	form := []byte{'{'}
 	for _, m := range members { // sorted by now
 		if counts(m.Name) {
-			if len(pinned) > 1 {
-				pinned = append(pinned, ',')
+			if len(form) > 1 {
+				form = append(form, ',')
 			}
-			pinned = append(mcp.AppendString(pinned, m.Name), ':')
-			pinned = append(pinned, m.Value...)
+			form = append(mcp.AppendString(form, m.Name), ':')
+			form = append(form, m.Value...)
 		}
 	}
-	sum := sha256.Sum256(append(pinned, '}'))
-	return hex.EncodeToString(sum[:]), nil
+	return append(form, '}'), nil
 }
 
 // definer reads one element of a list. The error says, safely for a log, why

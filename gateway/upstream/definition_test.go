@@ -28,6 +28,9 @@ func TestDigest(t *testing.T) {
 	if got := digest(base); got != want {
 		t.Fatalf("the digest is %s, want %s", got, want)
 	}
+	if got, err := Canonical(jsontext.Value(base)); string(got) != canonical || err != nil {
+		t.Fatalf("the canonical form is %s, %v, want %s", got, err, canonical)
+	}
 	for _, tt := range []struct {
 		old, new string
 		same     bool

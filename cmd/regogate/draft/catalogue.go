@@ -1,8 +1,11 @@
 package draft
 
 import (
+	"context"
 	"fmt"
 	"strings"
+
+	"github.com/regogate/regogate/gateway/upstream"
 )
 
 const catalogueHead = `# What the servers and their tools are. Policies decide by this, never by what a server
@@ -54,6 +57,7 @@ type finding struct {
 	name    string
 	problem string // why there are no tools
 	tools   []suggestion
+	known   bool // it has an entry already, which these tools belong into
 }
 
 // catalogueYAML writes the catalogue. Findings and tools are sorted. With
@@ -72,7 +76,11 @@ func catalogueYAML(findings []finding, accept bool) []byte {
 		}
 		empty = false
 		fmt.Fprintf(&servers, "  %s:\n", yamlText(f.name))
-		servers.WriteString(serverKeys)
+		if f.known {
+			servers.WriteString("    # this server has an entry already: put its tools there\n")
+		} else {
+			servers.WriteString(serverKeys)
+		}
 		if len(f.tools) > 0 {
 			servers.WriteString("    tools:\n")
 		}
@@ -84,6 +92,27 @@ func catalogueYAML(findings []finding, accept bool) []byte {
 		return []byte(b.String() + catalogueExample + servers.String())
 	}
 	return []byte(b.String() + "servers:\n" + servers.String())
+}
+
+// Unregistered is a server with tools that have no entry in a catalogue.
+type Unregistered struct {
+	Server string
+	Known  bool // the server itself has one
+	Tools  []upstream.Definition
+}
+
+// Entries returns a catalogue file with a suggestion for each of the tools, none of
+// them in force. The servers are sorted.
+func Entries(ctx context.Context, servers []Unregistered) ([]byte, error) {
+	shipped, err := shippedTools(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var findings []finding
+	for _, s := range servers {
+		findings = append(findings, finding{name: s.Server, known: s.Known, tools: suggestions(s.Server, s.Tools, shipped)})
+	}
+	return catalogueYAML(findings, false), nil
 }
 
 func writeSuggestion(b *strings.Builder, s suggestion, accept bool) {

@@ -166,7 +166,7 @@ func (s *Starter) find(d *draft, survey *gateway.Survey, shipped map[string]regi
 	if server := survey.State.Server(d.name); server != nil {
 		trouble = survey.Trouble(*server, d.config)
 		f.problem = comment(s.vars.redact(server.Problem))
-		f.tools = suggestions(server, shipped)
+		f.tools = suggestions(server.Name, server.Tools, shipped)
 	} else {
 		f.problem = "not tried, for the environment variable " + d.unset + " is not set"
 		trouble = f.problem + ": set it and run init again with --force"
@@ -181,9 +181,9 @@ func (s *Starter) find(d *draft, survey *gateway.Survey, shipped map[string]regi
 }
 
 // suggestions are those for all tools of a server, sorted.
-func suggestions(server *upstream.Server, shipped map[string]registry.Tool) (list []suggestion) {
-	for _, t := range server.Tools {
-		list = append(list, suggest(server.Name, t, shipped))
+func suggestions(server string, tools []upstream.Definition, shipped map[string]registry.Tool) (list []suggestion) {
+	for _, t := range tools {
+		list = append(list, suggest(server, t, shipped))
 	}
 	slices.SortFunc(list, func(a, b suggestion) int { return strings.Compare(a.Name, b.Name) })
 	return list
