@@ -49,7 +49,7 @@ const (
 const headerSession = "Mcp-Session-Id"
 
 func newWeb(name string, c Config, o Options, changed func(said string)) (*web, error) {
-	roots, err := c.TLS.roots()
+	roots, err := c.TLS.Roots()
 	if err != nil {
 		return nil, err
 	}
