@@ -115,7 +115,7 @@ func (s *server) close() {
 func (s *server) do(ctx context.Context, call Call) (*mcp.Message, error) {
 	r := request{
 		method: call.Method, params: call.Params, notify: call.Notify,
-		peer: call.Peer, level: call.LogLevel, turn: &turn{ask: call.Ask},
+		peer: call.Peer, as: call.Subject, level: call.LogLevel, turn: &turn{ask: call.Ask},
 	}
 	if call.Method == mcp.MethodToolsCall {
 		r.tool = s.view.Load().Tool(toolName(call))
