@@ -131,7 +131,7 @@ func (s *Source) check(t *oauth2.Token, of Subject) (grant, error) {
 	case !of.gateway && t.AccessToken == string(of.Token):
 		return grant{}, errors.New("the issuer gave the user's own token back, which is not for the server")
 	case t.Extra("expires_in") != nil:
-		if lasts = t.Expiry.Sub(s.now()); t.Expiry.IsZero() || lasts <= 0 {
+		if lasts = time.Until(t.Expiry); t.Expiry.IsZero() || lasts <= 0 {
 			return grant{}, errors.New("the issuer gave a token that has already expired")
 		}
 	}
