@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/auth"
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/regogate/regogate/e2e/issuer"
 	"github.com/regogate/regogate/gateway/mcp"
@@ -21,23 +17,11 @@ import (
 	"github.com/regogate/regogate/registry/strictyaml"
 )
 
-// guarded is a server of the official SDK that wants tokens of an issuer, for
-// itself, and writes down whose came.
+// guarded is a server that wants tokens, and their issuer.
 type guarded struct {
-	*httptest.Server
+	*issuer.Guarded
 	t      *testing.T
 	issuer *issuer.Issuer
-
-	mu      sync.Mutex
-	came    []came
-	revoked map[string]bool // tokens, or subjects
-	streams []context.CancelFunc
-}
-
-// came is one HTTP request that a server got.
-type came struct {
-	method, token, sub string
-	status             int // 0 where it was served
 }
 
 const (
@@ -46,138 +30,19 @@ const (
 	clientSecret = "s3cr3t"
 )
 
-// newGuarded starts an issuer and a server: stateful, stateless or sse.
 func newGuarded(t *testing.T, kind string, adjust func(*issuer.Issuer)) *guarded {
 	t.Helper()
-	g := &guarded{t: t, revoked: map[string]bool{}, issuer: &issuer.Issuer{
-		Clients: map[string]issuer.Client{clientID: {Secret: clientSecret, Audiences: []string{audience}}},
-	}}
+	i := &issuer.Issuer{Clients: map[string]issuer.Client{clientID: {Secret: clientSecret, Audiences: []string{audience}}}}
 	if adjust != nil {
-		adjust(g.issuer)
+		adjust(i)
 	}
-	if err := g.issuer.Start(); err != nil {
+	if err := i.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(g.issuer.Close)
-	get := func(r *http.Request) *sdk.Server { return whoamiServer(auth.TokenInfoFromContext(r.Context())) }
-	var handler http.Handler
-	switch kind {
-	case "sse":
-		handler = sdk.NewSSEHandler(get, nil)
-	default:
-		handler = sdk.NewStreamableHTTPHandler(get, &sdk.StreamableHTTPOptions{Stateless: kind == "stateless"})
-	}
-	g.Server = httptest.NewServer(g.record(auth.RequireBearerToken(g.verify, nil)(handler)))
-	t.Cleanup(func() {
-		g.cut()
-		g.CloseClientConnections()
-		g.Close()
-	})
+	t.Cleanup(i.Close)
+	g := &guarded{issuer.NewGuarded(i, kind, audience), t, i}
+	t.Cleanup(g.Shut)
 	return g
-}
-
-// whoamiServer has a tool that tells whose token a call came with; over HTTP+SSE
-// the SDK knows nothing but that of the stream.
-func whoamiServer(stream *auth.TokenInfo) *sdk.Server {
-	server := sdk.NewServer(&sdk.Implementation{Name: "guarded", Version: "1"}, nil)
-	sdk.AddTool(server, &sdk.Tool{Name: "whoami"}, func(_ context.Context, r *sdk.CallToolRequest, _ sdkInput) (*sdk.CallToolResult, any, error) {
-		info := stream
-		if r.Extra != nil && r.Extra.TokenInfo != nil {
-			info = r.Extra.TokenInfo
-		}
-		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("%s for %s", info.UserID, info.Extra["act"])}}}, nil, nil
-	})
-	return server
-}
-
-// record writes down what comes, and can cut streams off.
-func (g *guarded) record(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-		one := came{method: r.Method, token: token}
-		if claims, err := g.issuer.Verify(token, audience); err == nil {
-			one.sub, _ = claims["sub"].(string)
-		}
-		g.mu.Lock()
-		if g.revoked[token] || g.revoked[one.sub] {
-			one.status = http.StatusUnauthorized
-		}
-		g.came = append(g.came, one)
-		if r.Method == http.MethodGet {
-			g.streams = append(g.streams, cancel)
-		}
-		g.mu.Unlock()
-		next.ServeHTTP(w, r.WithContext(ctx))
-	})
-}
-
-// verify is the server's own look at a token.
-func (g *guarded) verify(_ context.Context, token string, _ *http.Request) (*auth.TokenInfo, error) {
-	claims, err := g.issuer.Verify(token, audience)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", auth.ErrInvalidToken, err)
-	}
-	sub, _ := claims["sub"].(string)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.revoked[token] || g.revoked[sub] {
-		return nil, fmt.Errorf("%w: revoked", auth.ErrInvalidToken)
-	}
-	end, err := claims.GetExpirationTime()
-	if err != nil {
-		return nil, err
-	}
-	act, _ := claims["act"].(map[string]any)
-	return &auth.TokenInfo{UserID: sub, Expiration: end.Time, Extra: map[string]any{"act": fmt.Sprint(act["sub"])}}, nil
-}
-
-// revoke has tokens, or all of a subject, turned away from now on.
-func (g *guarded) revoke(what ...string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, w := range what {
-		g.revoked[w] = true
-	}
-}
-
-func (g *guarded) restore(what string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.revoked, what)
-}
-
-// cut ends all open streams.
-func (g *guarded) cut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, cancel := range g.streams {
-		cancel()
-	}
-	g.streams = nil
-}
-
-// got returns the requests so far that match.
-func (g *guarded) got(match func(came) bool) (list []came) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, c := range g.came {
-		if match(c) {
-			list = append(list, c)
-		}
-	}
-	return list
-}
-
-// tokens returns those with which a subject came, each once, in order.
-func (g *guarded) tokens(sub string) (list []string) {
-	for _, c := range g.got(func(c came) bool { return c.sub == sub }) {
-		if !slices.Contains(list, c.token) {
-			list = append(list, c.token)
-		}
-	}
-	return list
 }
 
 func (g *guarded) config(grant string) Config {
@@ -200,7 +65,7 @@ func (g *guarded) user(name string, valid time.Duration) *tester {
 
 // whoami is what the server sees of a peer that calls it.
 func whoami(ctx context.Context, p *Pool, peer *tester) (string, error) {
-	m, err := p.Do(ctx, Call{Server: "alpha", Peer: peer, Subject: peer.subject, Method: mcp.MethodToolsCall, Params: []byte(`{"name":"whoami","arguments":{"text":""}}`)})
+	m, err := p.Do(ctx, Call{Server: "alpha", Peer: peer, Subject: peer.subject, Method: mcp.MethodToolsCall, Params: []byte(`{"name":"whoami","arguments":{}}`)})
 	if err != nil {
 		return "", err
 	}
@@ -256,9 +121,9 @@ func TestOAuth(t *testing.T) {
 				}
 				calls.Wait()
 				p.Close() // what it says last is said with tokens, too
-				for _, c := range g.got(func(came) bool { return true }) {
-					if c.sub == "" || slices.Contains(own, c.token) {
-						t.Errorf("%s came with a token that is not for the server", c.method)
+				for _, c := range g.Came(func(issuer.Came) bool { return true }) {
+					if c.Subject == "" || slices.Contains(own, c.Token) {
+						t.Errorf("%s came with a token that is not for the server", c.Method)
 					}
 				}
 				if n, want := len(g.issuer.Requests()), map[string]int{credentials.ClientCredentials: 1, credentials.TokenExchange: 9}[grant]; n != want {
@@ -274,14 +139,14 @@ func TestOAuthRenews(t *testing.T) {
 	for _, kind := range kinds() {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			g := newGuarded(t, kind, func(i *issuer.Issuer) { i.Lifetime = 2 * time.Second })
+			g := newGuarded(t, kind, func(i *issuer.Issuer) { i.Lifetime = 3 * time.Second })
 			p := running(t, map[string]Config{"alpha": g.config(credentials.TokenExchange)}, quick(nil))
 			ann := g.user("ann", time.Hour)
 			eventually(t, "the third token", func() bool {
 				wantWho(t, p, ann, "ann for "+clientID)
-				return len(g.tokens("ann")) >= 3
+				return len(g.Tokens("ann")) >= 3
 			})
-			eventually(t, "the gateway's second token", func() bool { return len(g.tokens(clientID)) >= 2 })
+			eventually(t, "the gateway's second token", func() bool { return len(g.Tokens(clientID)) >= 2 })
 		})
 	}
 }
@@ -296,10 +161,10 @@ func TestOAuthTurnedAway(t *testing.T) {
 			ann, bob := g.user("ann", time.Hour), g.user("bob", time.Hour)
 			wantWho(t, p, ann, "ann for "+clientID)
 			wantWho(t, p, bob, "bob for "+clientID)
-			g.revoke(g.tokens("ann")...)
+			g.Revoke(g.Tokens("ann")...)
 			wantWho(t, p, ann, "ann for "+clientID)
 			wantWho(t, p, bob, "bob for "+clientID)
-			if a, b := len(g.tokens("ann")), len(g.tokens("bob")); a != 2 || b != 1 {
+			if a, b := len(g.Tokens("ann")), len(g.Tokens("bob")); a != 2 || b != 1 {
 				t.Errorf("%d tokens of ann, %d of bob", a, b)
 			}
 		})
@@ -313,17 +178,17 @@ func TestOAuthStream(t *testing.T) {
 	p := running(t, map[string]Config{"alpha": g.config(credentials.TokenExchange)}, quick(nil))
 	ann := g.user("ann", time.Hour)
 	wantWho(t, p, ann, "ann for "+clientID)
-	streams := func(status int, token string) int {
-		return len(g.got(func(c came) bool {
-			return c.method == http.MethodGet && c.sub == "ann" && c.status == status && (token == "") == (c.token != g.tokens("ann")[0])
+	first := g.Tokens("ann")[0]
+	streams := func(turnedAway, of bool) int {
+		return len(g.Came(func(c issuer.Came) bool {
+			return c.Method == http.MethodGet && c.Subject == "ann" && c.TurnedAway == turnedAway && of == (c.Token == first)
 		}))
 	}
-	first := g.tokens("ann")[0]
-	eventually(t, "the stream", func() bool { return streams(0, first) == 1 })
-	g.revoke(first)
-	g.cut()
-	eventually(t, "the stream with another token", func() bool { return streams(http.StatusUnauthorized, first) == 1 && streams(0, "") == 1 })
-	if n := len(g.tokens("ann")); n != 2 {
+	eventually(t, "the stream", func() bool { return streams(false, true) == 1 })
+	g.Revoke(first)
+	g.Cut()
+	eventually(t, "the stream with another token", func() bool { return streams(true, true) >= 1 && streams(false, false) >= 1 })
+	if n := len(g.Tokens("ann")); n != 2 {
 		t.Errorf("%d tokens", n)
 	}
 }
@@ -344,7 +209,7 @@ func TestOAuthRefused(t *testing.T) {
 				issuer.Answer(w, http.StatusBadRequest, map[string]any{"error": "invalid_grant", "error_description": "not " + string(ann.subject.Token)})
 				return true
 			})
-			g.revoke("eve")
+			g.Revoke("eve")
 			for range 2 * tolerated {
 				_, err := whoami(t.Context(), p, ann)
 				wantKind(t, err, Unauthorized, "alpha")
@@ -360,22 +225,22 @@ func TestOAuthRefused(t *testing.T) {
 				}
 				wantWho(t, p, bob, "bob for "+clientID)
 			}
-			if n := len(g.tokens("eve")); n > 2+2*tolerated {
+			if n := len(g.Tokens("eve")); n > 2+2*tolerated {
 				t.Errorf("%d tokens of eve", n) // one for each moment at most
 			}
-			if n := len(g.got(func(c came) bool { return c.sub == "" || c.sub == "ann" })); n > 0 {
+			if n := len(g.Came(func(c issuer.Came) bool { return c.Subject == "" || c.Subject == "ann" })); n > 0 {
 				t.Errorf("%d requests without a good token", n)
 			}
 			text := log.String()
 			if !strings.Contains(text, "oauth_error=invalid_grant") {
 				t.Error("the log does not say why")
 			}
-			for _, secret := range []string{string(ann.subject.Token), string(bob.subject.Token), clientSecret, g.tokens("bob")[0]} {
+			for _, secret := range []string{string(ann.subject.Token), string(bob.subject.Token), clientSecret, g.Tokens("bob")[0]} {
 				if strings.Contains(text, secret) {
 					t.Error("the log holds a credential")
 				}
 			}
-			g.restore("eve")
+			g.Restore("eve")
 			eventually(t, "eve is served again", func() bool {
 				got, err := whoami(t.Context(), p, eve)
 				return err == nil && got == "eve for "+clientID
