@@ -140,34 +140,61 @@ func TestServersSeeTheUser(t *testing.T) {
 	}
 }
 
-// TestEachCallGoesByItsOwnToken: a session whose client has a new token, or two
-// at once, has each call go by the one that it was judged on.
-func TestEachCallGoesByItsOwnToken(t *testing.T) {
-	k := newTokens(t, "stateful", nil)
-	first, second := k.user("ann", map[string]any{"n": 1}), k.user("ann", map[string]any{"n": 2})
-	p := k.client(mcp.Legacy, first)
-	other := *p
-	other.token = second
-	asked := func() (list []string) {
-		for _, r := range k.issuer.Requests() {
-			if r.Form.Has("subject_token") {
-				list = append(list, r.Form.Get("subject_token"))
-			}
+// exchanged returns the token that one of a user's was exchanged for, "" where it
+// was not.
+func (k *tokens) exchanged(own string) string {
+	for _, r := range k.issuer.Requests() {
+		if r.Form.Get("subject_token") == own {
+			return r.Token
 		}
-		return list
 	}
-	last := func() string {
-		of := k.guarded.Came(func(c issuer.Came) bool { return c.Method == http.MethodPost && c.Subject == "ann" })
-		return of[len(of)-1].Token
+	return ""
+}
+
+// TestEachCallGoesByItsOwnToken: where a session's client has a new token, or two
+// at once, each call goes by the one that it was judged on.
+func TestEachCallGoesByItsOwnToken(t *testing.T) {
+	for _, kind := range []string{"stateful", "stateless", "sse"} {
+		for _, era := range []mcp.Era{mcp.Legacy, mcp.Modern} {
+			t.Run(fmt.Sprint(kind, " ", era), func(t *testing.T) {
+				k := newTokens(t, kind, nil)
+				first, second := k.user("ann", nil), k.user("ann", nil)
+				p := k.client(era, first)
+				for n, own := range []string{first, second, first, second} {
+					p.token = own
+					if _, answer := p.do("tools/call", whoami); !strings.Contains(answer, "ann for "+tokenClient) {
+						t.Fatal(answer)
+					}
+					calls := k.guarded.Came(func(c issuer.Came) bool { return c.RPC == "tools/call" })
+					if got := calls[len(calls)-1].Token; len(calls) != n+1 || got != k.exchanged(own) {
+						t.Errorf("call %d of %d did not go by the token that it came with", n, len(calls))
+					}
+				}
+				k.quiet(first, second)
+			})
+		}
 	}
+}
+
+// TestStreamGoesByTheLatestToken: what a server says of its own accord is heard
+// with the token of the session's latest request, wherever that went.
+func TestStreamGoesByTheLatestToken(t *testing.T) {
+	k := newTokens(t, "stateful", nil)
+	first := k.user("ann", nil)
+	second, err := k.issuer.User("ann", 2*time.Hour, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := k.client(mcp.Legacy, first)
 	p.do("tools/call", whoami)
-	byFirst := last()
-	other.do("tools/call", whoami)
-	bySecond := last()
-	p.do("tools/call", whoami)
-	if again := last(); again != byFirst || bySecond == byFirst || !slices.Equal(asked(), []string{first, second}) {
-		t.Errorf("the calls did not go by the tokens that they came with")
+	streams := func(own string) int {
+		return len(k.guarded.Came(func(c issuer.Came) bool { return c.Method == http.MethodGet && c.Token == k.exchanged(own) }))
 	}
+	eventually(t, "the stream", func() bool { return streams(first) == 1 })
+	p.token = second
+	p.do("tools/list", "{}")
+	k.guarded.Cut()
+	eventually(t, "the stream by the new token", func() bool { return streams(second) > 0 })
 	k.quiet(first, second)
 }
 

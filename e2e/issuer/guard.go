@@ -1,14 +1,17 @@
 package issuer
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/go-json-experiment/json"
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -29,6 +32,7 @@ type Guarded struct {
 // Came is one HTTP request that a Guarded got.
 type Came struct {
 	Method, Token string
+	RPC           string // the JSON-RPC method of a POST
 	Subject       string // of the token, "" where that is not for the server
 	TurnedAway    bool   // it was revoked
 }
@@ -67,6 +71,16 @@ func (g *Guarded) record(next http.Handler) http.Handler {
 		ctx, cancel := context.WithCancel(r.Context())
 		defer cancel()
 		one := Came{Method: r.Method, Token: strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		var message struct {
+			Method string `json:"method"`
+		}
+		_ = json.Unmarshal(body, &message) // the server says what is wrong with it
+		one.RPC = message.Method
 		if claims, err := g.issuer.Verify(one.Token, g.audience); err == nil {
 			one.Subject, _ = claims["sub"].(string)
 		}
