@@ -302,6 +302,16 @@ func (w *web) do(ctx context.Context, as Subject, method, to string, header http
 	}
 }
 
+func (w *web) ready(ctx context.Context, as Subject) error {
+	if w.tokens == nil {
+		return nil
+	}
+	if _, err := w.tokens.Token(ctx, as); err != nil {
+		return tokenless(err)
+	}
+	return nil
+}
+
 // tokenless is the error of a request that there is no token for.
 func tokenless(err error) error {
 	var no *credentials.Refusal

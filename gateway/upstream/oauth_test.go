@@ -292,6 +292,35 @@ func TestOAuthIssuerHangs(t *testing.T) {
 	})
 }
 
+// TestOAuthWaitsOutside: whoever waits for a token takes no place from others.
+func TestOAuthWaitsOutside(t *testing.T) {
+	g := newGuarded(t, "stateless", nil)
+	c := g.config(credentials.TokenExchange)
+	c.MaxConcurrent, c.OAuth.Timeout = 2, time.Minute
+	p := running(t, map[string]Config{"alpha": c}, quick(nil))
+	ann := g.user("ann", time.Hour)
+	wantWho(t, p, ann, "ann for "+clientID)
+	hang, arrived := make(chan struct{}), make(chan struct{}, 10)
+	g.issuer.Script(func(http.ResponseWriter, *http.Request) bool {
+		arrived <- struct{}{}
+		<-hang
+		return false
+	})
+	var waiting sync.WaitGroup
+	for n := range 4 {
+		u := g.user(fmt.Sprint("user-", n), time.Hour)
+		waiting.Go(func() {
+			if got, err := whoami(t.Context(), p, u); err != nil || got != fmt.Sprintf("user-%d for %s", n, clientID) {
+				t.Errorf("%s (%v)", got, err)
+			}
+		})
+		receive(t, arrived, "a request for a token")
+	}
+	wantWho(t, p, ann, "ann for "+clientID)
+	close(hang)
+	waiting.Wait()
+}
+
 // TestOAuthDown: a server whose issuer gives the gateway nothing is down, and up
 // once it does.
 func TestOAuthDown(t *testing.T) {

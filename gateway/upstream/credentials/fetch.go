@@ -157,7 +157,7 @@ func (s *Source) failure(err error, of Subject) error {
 	case code == "":
 		return fmt.Errorf("the issuer answered %d without an OAuth error", status)
 	case status >= 500, status == http.StatusTooManyRequests, code == "temporarily_unavailable", code == "server_error", code == "slow_down":
-		return fmt.Errorf("the issuer answered %d with %s", status, clip(code, 64)) // stands for other users, too
+		return fmt.Errorf("the issuer answered %d with %s", status, clip(code, 64))
 	}
 	return &Refusal{Code: clip(code, 64), Why: s.harmless(answer.ErrorDescription, of)}
 }

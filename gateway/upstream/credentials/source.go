@@ -29,9 +29,9 @@ const (
 	longest = time.Hour
 	// assumed is how long a token is used of which the issuer does not say.
 	assumed = time.Minute
-	// pause is how long an issuer's no stands, how long nobody asks an issuer
-	// that gave no answer, and how long a token is used at least that took the
-	// place of one that the server had turned away.
+	// pause is how long it stands that a user gets no token, and how long a
+	// token is used at least that took the place of one that the server had
+	// turned away.
 	pause = time.Second
 )
 
@@ -90,7 +90,6 @@ type Source struct {
 
 	mu     sync.Mutex
 	tokens *lru.Cache[id, *entry]
-	outage outage
 }
 
 // id is the SHA-256 of a user's token; zero is the gateway itself.
@@ -105,13 +104,6 @@ type entry struct {
 	// turnedAway is when the server last turned a token of the subject away;
 	// guarded by Source.mu.
 	turnedAway time.Time
-}
-
-// outage is that the issuer gave no answer: nobody asks again for a moment, and
-// then one does for all.
-type outage struct {
-	err   error // nil is none
-	until time.Time
 }
 
 // New returns the source of the tokens for the server of that name. The
@@ -152,7 +144,7 @@ func (s *Source) Close() {
 
 // Token returns a token for the server that says who the subject is: the
 // gateway, or a user whose token is exchanged. It asks the issuer only where the
-// last answer for this very token is over; callers that come together share one
+// last answer for this very subject is over; callers that come together share one
 // request, which does not end with any of them. The error is ctx's, a *Refusal,
 // or says why the issuer gave no answer.
 func (s *Source) Token(ctx context.Context, of Subject) (strictyaml.Secret, error) {
@@ -199,12 +191,6 @@ func (s *Source) entry(at id, of Subject) (*entry, error) {
 	if s.life.Err() != nil {
 		return nil, errors.New("the gateway is shutting down")
 	}
-	if s.outage.err != nil {
-		if now.Before(s.outage.until) {
-			return nil, s.outage.err
-		}
-		s.outage.until = now.Add(s.config.Timeout) // until this attempt is over
-	}
 	e := &entry{done: make(chan struct{})}
 	if ok {
 		e.turnedAway = before.turnedAway
@@ -230,23 +216,14 @@ func (s *Source) attempt(e *entry, of Subject, own bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	defer close(e.done)
-	now := s.now()
-	var no *Refusal
-	switch {
-	case err == nil:
+	if err == nil {
 		e.token, e.until = got.token, s.until(got, of, began)
-		s.outage = outage{}
 		return
-	case errors.As(err, &no):
-		e.err, e.until = err, now.Add(pause)
-		s.outage = outage{}
-	default:
-		e.err, e.until = err, now.Add(pause)
-		s.outage = outage{err, now.Add(pause)}
 	}
+	e.err, e.until = err, s.now().Add(pause)
 	if s.life.Err() == nil {
 		code := ""
-		if no != nil {
+		if no := (*Refusal)(nil); errors.As(err, &no) {
 			code = no.Code
 		}
 		s.log.Warn("no token for a server", "grant", grantOf(of), "oauth_error", code, "error", err)
