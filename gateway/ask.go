@@ -294,16 +294,20 @@ func (x *exchange) peer() upstream.Peer {
 	if x.era == mcp.Legacy {
 		return x.talk
 	}
-	return passerby{key: strconv.Quote(x.principal.Key())}
+	return passerby{key: strconv.Quote(x.principal.Key()), subject: x.onBehalf()}
 }
 
 // passerby is a client of the modern era: nothing is left of it between its
 // requests. A principal's share their legacy-era sessions with servers.
-type passerby struct{ key string }
+type passerby struct {
+	key     string
+	subject upstream.Subject
+}
 
 func (p passerby) Key() string                                                  { return p.key }
 func (p passerby) Era() mcp.Era                                                 { return mcp.Modern }
 func (p passerby) Capabilities() jsontext.Value                                 { return jsontext.Value("{}") }
+func (p passerby) Subject() upstream.Subject                                    { return p.subject }
 func (p passerby) Notify(string, *mcp.Message)                                  {}
 func (p passerby) Ask(_ context.Context, _ string, m *mcp.Message) *mcp.Message { return acrossEras(m) }
 

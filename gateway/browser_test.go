@@ -25,6 +25,12 @@ func (l *lines) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // refusals returns the errors of the requests that were refused for where they
 // come from.
 func (l *lines) refusals(t *testing.T) (list []string) {

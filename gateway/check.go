@@ -285,6 +285,16 @@ func waitFor(ctx context.Context, done func() bool) {
 	}
 }
 
+// exchanges reports whether any server is to see the user.
+func (c *Config) exchanges() bool {
+	for _, s := range c.Servers {
+		if s.OAuth.Exchanges() {
+			return true
+		}
+	}
+	return false
+}
+
 // upstreams returns the servers as the backend leg wants them.
 func (c *Config) upstreams() map[string]upstream.Config {
 	servers := make(map[string]upstream.Config, len(c.Servers))

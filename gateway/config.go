@@ -199,6 +199,9 @@ func (c *Config) rebase(dir string) {
 	}
 	for name, s := range c.Servers {
 		under(dir, &s.Dir, &s.TLS.CAFile)
+		if s.OAuth != nil {
+			under(dir, &s.OAuth.PrivateKeyFile, &s.OAuth.TLS.CAFile)
+		}
 		c.Servers[name] = s
 	}
 	under(dir, paths...)
@@ -304,6 +307,7 @@ func (v *validation) servers(c *Config) {
 		s, path := c.Servers[name], strictyaml.Field("servers", name)
 		v.check(path, registry.ValidServer(name), registry.ServerRule)
 		v.problems = append(v.problems, s.Config.Validate(path)...)
+		v.exchange(c, s, path)
 		if s.URL == "" {
 			continue
 		}
@@ -312,6 +316,22 @@ func (v *validation) servers(c *Config) {
 		}
 		urls[s.URL] = name
 		v.check(path+".url", !c.isSelf(s.URL), "is the gateway itself: name the backend's own URL")
+	}
+}
+
+// exchange holds where users' tokens go against whose they are.
+func (v *validation) exchange(c *Config, s Server, path string) {
+	if !s.OAuth.Exchanges() {
+		return
+	}
+	known := slices.ContainsFunc(c.Auth.Issuers, func(i auth.Issuer) bool { return i.Issuer == s.OAuth.SubjectIssuer })
+	switch path += ".oauth.subject_issuer"; {
+	case len(c.Auth.Issuers) == 0:
+		v.check(path, false, "there is no user without auth.issuers: add one, or use grant: client_credentials")
+	case s.OAuth.SubjectIssuer != "":
+		v.check(path, known, "is not one of auth.issuers: give the issuer whose tokens token_url takes, byte for byte")
+	default:
+		v.check(path, len(c.Auth.Issuers) == 1, "name the one of auth.issuers whose tokens token_url takes: it must not see those of others")
 	}
 }
 

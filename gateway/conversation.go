@@ -11,6 +11,7 @@ import (
 	"github.com/regogate/regogate/gateway/policy"
 	"github.com/regogate/regogate/gateway/session"
 	"github.com/regogate/regogate/gateway/stream"
+	"github.com/regogate/regogate/gateway/upstream"
 )
 
 // conversation is the live side of one legacy-era session at this replica: it
@@ -134,6 +135,13 @@ func (c *conversation) isOver() bool {
 func (c *conversation) Key() string                  { return "session " + c.session }
 func (c *conversation) Era() mcp.Era                 { return mcp.Legacy }
 func (c *conversation) Capabilities() jsontext.Value { return c.capabilities }
+
+// Subject is by the token of the latest request.
+func (c *conversation) Subject() upstream.Subject {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.judge.onBehalf
+}
 
 // latest judges what goes onto the session's own stream: by the claims that
 // opened it, or while there is none, by those of the latest request.

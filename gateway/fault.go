@@ -169,7 +169,8 @@ func faultDenied(decisionID string, reasons []string) *fault {
 }
 
 // faultBackend names the server of a tool that the principal may see, and
-// never its address. kind is unavailable, timeout or broken.
+// never its address. kind is unavailable,
+// timeout, broken or unauthorized.
 func faultBackend(server, kind, message string, cause error) *fault {
 	err := mcp.NewError(mcp.CodeInternal, message)
 	err.Data = object(

@@ -33,7 +33,7 @@ func (x *exchange) forward(now pinned, t target, u *use) *fault {
 	from := time.Now()
 	during := &asks{}
 	answer, err := x.g.pool.Do(ctx, upstream.Call{
-		Server: t.server, Peer: x.peer(), Method: u.method, Params: params, LogLevel: level,
+		Server: t.server, Peer: x.peer(), Subject: x.onBehalf(), Method: u.method, Params: params, LogLevel: level,
 		Notify: x.passOn(ctx, t), Ask: x.asker(t, during),
 	})
 	during.end()

@@ -70,7 +70,9 @@ func (p *peer) request(method, body string, headers ...string) *http.Request {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer "+p.token)
+	if p.token != "" {
+		r.Header.Set("Authorization", "Bearer "+p.token)
+	}
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
 	}

@@ -51,7 +51,9 @@ type Gateway struct {
 	engine   *policy.Engine
 	keeper   *registry.Keeper
 	pool     *upstream.Pool
-	records  decisionlog.Recorder
+	// exchanges: there are servers that are to see the user.
+	exchanges bool
+	records   decisionlog.Recorder
 
 	catalog   atomic.Pointer[catalog]
 	known     chan struct{} // closed when there is a first catalog
@@ -104,6 +106,7 @@ func New(ctx context.Context, c Config, o Options) (*Gateway, error) {
 		return nil, fmt.Errorf("set up the policy engine: %w", err)
 	}
 	g.attach()
+	g.exchanges = c.exchanges()
 	if g.pool, err = upstream.New(c.upstreams(), upstream.Options{Log: o.Log, Version: o.Version}); err != nil {
 		return nil, fmt.Errorf("set up the backends: %w", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/policy"
 	"github.com/regogate/regogate/gateway/policy/decisionlog"
+	"github.com/regogate/regogate/gateway/upstream"
+	"github.com/regogate/regogate/registry/strictyaml"
 )
 
 // judge asks the policy about what servers send to a client of their own
@@ -22,15 +24,29 @@ type judge struct {
 	request   policy.Request
 	route     string // the route's server; "" on the aggregate route
 	trace     trace  // that the request belongs to
+	onBehalf  upstream.Subject
 }
 
 // judge returns the exchange's; it is called once the message is read, and the
 // session found.
 func (x *exchange) judge() *judge {
 	if x.judging == nil {
-		x.judging = &judge{g: x.g, principal: x.principal, subject: x.subject, request: x.request(), route: x.server, trace: traceOf(x.r.Header)}
+		x.judging = &judge{g: x.g, principal: x.principal, subject: x.subject, request: x.request(), route: x.server, trace: traceOf(x.r.Header), onBehalf: x.onBehalf()}
 	}
 	return x.judging
+}
+
+// onBehalf is the principal as the backend leg knows it. Its token is kept only
+// where a server is to have another one for it.
+func (x *exchange) onBehalf() upstream.Subject {
+	if !x.g.exchanges {
+		return upstream.Subject{}
+	}
+	token, err := auth.Bearer(x.r.Header)
+	if err != nil { // it is anonymous
+		return upstream.Subject{}
+	}
+	return upstream.Subject{Issuer: x.principal.Issuer, Token: strictyaml.Secret(token), Expires: x.principal.Expires}
 }
 
 func (j *judge) question(method string, t target) policy.Question {

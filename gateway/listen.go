@@ -12,6 +12,7 @@ import (
 
 	"github.com/regogate/regogate/gateway/mcp"
 	"github.com/regogate/regogate/gateway/session"
+	"github.com/regogate/regogate/gateway/upstream"
 )
 
 // listen answers subscriptions/listen, the modern era's stream of changes. It
@@ -162,6 +163,7 @@ func (l *subscriber) Key() string {
 }
 func (l *subscriber) Era() mcp.Era                 { return mcp.Modern }
 func (l *subscriber) Capabilities() jsontext.Value { return jsontext.Value("{}") }
+func (l *subscriber) Subject() upstream.Subject    { return l.judge.onBehalf }
 
 func (l *subscriber) Ask(_ context.Context, _ string, m *mcp.Message) *mcp.Message {
 	return acrossEras(m)

@@ -178,7 +178,7 @@ func (x *exchange) setLevel() *fault {
 		}
 		telling.Go(func() {
 			// What a server answers, or does not, is no business of the client's.
-			_, _ = x.g.pool.Do(ctx, upstream.Call{Server: server, Peer: x.talk, Method: mcp.MethodSetLevel, Params: x.msg.Params})
+			_, _ = x.g.pool.Do(ctx, upstream.Call{Server: server, Peer: x.talk, Subject: x.onBehalf(), Method: mcp.MethodSetLevel, Params: x.msg.Params})
 		})
 	}
 	telling.Wait()

@@ -131,9 +131,14 @@ func mend(problem string, c upstream.Config) string {
 	kind, _, _ := strings.Cut(problem, ": ")
 	stdio := c.Command != ""
 	switch kind {
+	case upstream.Unauthorized.String():
+		return "see that the issuer lets this client have such tokens, and that the server takes them: correct oauth"
 	case upstream.Unavailable.String():
 		if stdio {
 			return "see that the command is installed and its args and env are right"
+		}
+		if c.OAuth != nil {
+			return "see that it runs, and its issuer, and that its url and oauth are right"
 		}
 		return "see that it runs and that its url and headers are right"
 	case upstream.Broken.String():

@@ -155,7 +155,7 @@ func (x *exchange) listTasks() *fault {
 		}
 		var params jsontext.Value
 		for range mostTaskPages {
-			m, err := x.g.pool.Do(ctx, upstream.Call{Server: server, Peer: x.talk, Method: x.msg.Method, Params: params})
+			m, err := x.g.pool.Do(ctx, upstream.Call{Server: server, Peer: x.talk, Subject: x.onBehalf(), Method: x.msg.Method, Params: params})
 			if err != nil || m.Result == nil {
 				break
 			}

@@ -124,12 +124,6 @@ func TestUnfitArgumentsTellNothing(t *testing.T) {
 	}
 }
 
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // A tool that can be seen says first what is wrong with the arguments, and asks for
 // a scope only where they fit.
 func TestFitArgumentsComeBeforeScopes(t *testing.T) {

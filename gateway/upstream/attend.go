@@ -54,13 +54,13 @@ func (s *session) open(ctx context.Context, last string) (*http.Response, error)
 	if last != "" {
 		header.Set("Last-Event-Id", last)
 	}
-	resp, err := s.web.do(ctx, http.MethodGet, s.web.url, header, nil)
+	resp, err := s.web.do(ctx, s.party.subject(), http.MethodGet, s.web.url, header, nil)
 	if err != nil {
 		return nil, err
 	}
 	if resp.StatusCode != http.StatusOK || mediaType(resp) != "text/event-stream" {
 		resp.Body.Close()
-		return nil, broken("open a stream: %w", &httpError{status: resp.StatusCode})
+		return nil, broken("open a stream: %w", s.web.httpError(resp.StatusCode, ""))
 	}
 	return resp, nil
 }
@@ -131,7 +131,7 @@ func (s *session) verdict(ctx context.Context, err error, opened bool, last stri
 	case status.saysNothing(), status.status == http.StatusConflict, status.status == http.StatusInternalServerError:
 		return streamLater
 	case status.status == http.StatusNotFound || status.status == http.StatusBadRequest:
-		if opened && s.id != "" && !s.lives(ctx) {
+		if opened && s.id != "" && !s.lives(ctx, s.party.subject()) {
 			return streamLost
 		}
 	}

@@ -1,8 +1,6 @@
 package upstream
 
 import (
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -14,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/regogate/regogate/gateway/upstream/credentials"
 	"github.com/regogate/regogate/registry/strictyaml"
 )
 
@@ -27,7 +26,10 @@ type Config struct {
 	// Headers are sent with every request to URL: the gateway's own
 	// credentials. Nothing of a client's headers is ever sent.
 	Headers map[string]strictyaml.Secret `yaml:"headers"`
-	TLS     TLS                          `yaml:"tls"`
+	// OAuth has every request to URL carry a token of an issuer: the gateway's
+	// own, or one for the user. Nil sends none.
+	OAuth *credentials.Config `yaml:"oauth"`
+	TLS   TLS                 `yaml:"tls"`
 
 	// Command is run for a stdio server: a path, or a name that is looked up
 	// in the gateway's own PATH.
@@ -75,11 +77,7 @@ type Config struct {
 }
 
 // TLS are the settings for an https URL.
-type TLS struct {
-	// CAFile holds the certificates, in PEM, that are trusted instead of the
-	// system's.
-	CAFile string `yaml:"ca_file"`
-}
+type TLS = credentials.TLS
 
 func (c Config) withDefaults() Config {
 	connect, sessions := 5*time.Second, 1024
@@ -161,9 +159,12 @@ func (c Config) validateHTTP(p *problems) {
 		p.add("url", "has a fragment (#…), which is never sent; remove it")
 	}
 	c.validateHeaders(p)
+	if c.OAuth != nil {
+		p.list = append(p.list, c.OAuth.Validate(strictyaml.Field(p.path, "oauth"))...)
+	}
 	if c.TLS.CAFile != "" {
 		at := strictyaml.Field(strictyaml.Field(p.path, "tls"), "ca_file")
-		if _, err := c.TLS.roots(); err != nil {
+		if _, err := c.TLS.Roots(); err != nil {
 			p.at(at, "%v", err)
 		}
 		if err == nil && u.Scheme == "http" {
@@ -185,6 +186,8 @@ func (c Config) validateHeaders(p *problems) {
 			p.at(at, "is not the name of a header")
 		case ours(key):
 			p.at(at, "is set by the gateway itself; remove it")
+		case key == "Authorization" && c.OAuth != nil:
+			p.at(at, "is what oauth sets; remove one of the two")
 		case seen[key] != "":
 			p.at(at, "is the same header as %s; remove one", seen[key])
 		case strings.ContainsFunc(string(c.Headers[name]), func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7F }):
@@ -237,6 +240,9 @@ func (c Config) validateStdio(p *problems) {
 	if len(c.Headers) > 0 || c.TLS != (TLS{}) {
 		p.add("", "headers and tls are for a url; remove them or the command")
 	}
+	if c.OAuth != nil {
+		p.add("oauth", "is for a url: a command gets no token of anybody, only what its env holds; remove it")
+	}
 }
 
 // runs reports whether the command is a program, whose path may hold spaces.
@@ -271,21 +277,4 @@ func (c Config) validateLimits(p *problems) {
 	if c.MaxSessions < 0 {
 		p.add("max_sessions", "must not be negative")
 	}
-}
-
-// roots returns the certificates that are trusted, nil for the system's. The
-// error does not repeat the path.
-func (t TLS) roots() (*x509.CertPool, error) {
-	if t.CAFile == "" {
-		return nil, nil
-	}
-	pem, err := os.ReadFile(t.CAFile)
-	if err != nil {
-		return nil, fmt.Errorf("cannot be read: %w", errors.Unwrap(err))
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, errors.New("holds no certificate in PEM form")
-	}
-	return pool, nil
 }

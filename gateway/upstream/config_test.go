@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/regogate/regogate/gateway/auth/mint"
 	"github.com/regogate/regogate/registry/strictyaml"
 )
 
@@ -25,6 +26,18 @@ func TestConfigValidate(t *testing.T) {
 	if err := os.WriteFile(spaced, []byte("#!/bin/sh\n"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	signer, err := mint.Generate("ES256")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := signer.PEM()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8 := filepath.Join(dir, "key.pem")
+	if err := os.WriteFile(pkcs8, key, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name, yaml string
 		want       []string
@@ -35,10 +48,10 @@ func TestConfigValidate(t *testing.T) {
 		{"both", "url: http://a/\ncommand: b", []string{"s: has both url and command; remove one"}},
 		{"scheme", "url: file:///etc/passwd", []string{"s.url: must begin with http:// or https://"}},
 		{"no host", "url: http:///mcp", []string{"s.url: names no host"}},
-		{"credentials", "url: http://user:secret@a/", []string{"s.url: holds credentials; put them into headers instead"}},
+		{"credentials", "url: http://user:sekret@a/", []string{"s.url: holds credentials; put them into headers instead"}},
 		{"fragment", "url: http://a/#x", []string{"s.url: has a fragment (#…), which is never sent; remove it"}},
-		{"no URL", `url: "http://a:secret port/"`, []string{"s.url: is not a URL"}},
-		{"headers", `{url: http://a/, headers: {"": x, "a b": x, Accept: x, mcp-session-id: x, X-A: "secret\n", x-a: x}}`, []string{
+		{"no URL", `url: "http://a:sekret port/"`, []string{"s.url: is not a URL"}},
+		{"headers", `{url: http://a/, headers: {"": x, "a b": x, Accept: x, mcp-session-id: x, X-A: "sekret\n", x-a: x}}`, []string{
 			`s.headers[""]: is not the name of a header`, "s.headers.Accept: is set by the gateway itself; remove it",
 			"s.headers.X-A: holds characters that a header cannot carry, such as a line break",
 			`s.headers["a b"]: is not the name of a header`, "s.headers.mcp-session-id: is set by the gateway itself; remove it",
@@ -51,16 +64,71 @@ func TestConfigValidate(t *testing.T) {
 			"s.max_response: must be between 4KiB and 1GiB", "s.max_concurrent: must not be negative",
 			"s.max_sessions: must not be negative",
 		}},
-		{"NUL and names", `{command: "a\0", args: [a, "b\0"], env: {"A=B": x, C: "secret\0"}, dir: /no/such/dir}`, []string{
+		{"NUL and names", `{command: "a\0", args: [a, "b\0"], env: {"A=B": x, C: "sekret\0"}, dir: /no/such/dir}`, []string{
 			"s.command: holds a NUL character", "s.args[1]: holds a NUL character",
 			`s.env["A=B"]: is not the name of an environment variable`, "s.env.C: holds a NUL character",
 			"s.dir: is not a directory that can be read",
 		}},
-		{"a command line", "command: npx -y secret", []string{
+		{"a command line", "command: npx -y sekret", []string{
 			"s.command: must be the name or the path of a program alone, and no program is called that; put what follows its name into args",
 		}},
 		{"a path with a space", `command: "` + spaced + `"`, nil},
 		{"a path from its directory", `{command: "./a program", dir: "` + dir + `"}`, nil},
+		{"oauth", "url: https://a/\noauth: {token_url: https://idp/token, client_id: c, client_secret: s}", nil},
+		{"an exchange", "url: https://a/\noauth: {grant: token_exchange, token_url: http://127.0.0.1:1/token, client_id: c, client_secret: s, " +
+			"auth_method: post, scopes: [a, b], audience: x, resource: urn:x, subject_issuer: i, timeout: 1s}", nil},
+		{"private_key_jwt", "url: https://a/\noauth: {token_url: https://idp/token, client_id: c, auth_method: private_key_jwt, private_key_file: " + pkcs8 + ", key_id: k}", nil},
+		{"empty oauth", "url: https://a/\noauth: {}", []string{
+			"s.oauth.token_url: is missing: name the issuer's token endpoint, such as https://idp.example.com/oauth/token",
+			"s.oauth.client_id: is missing: register the gateway as a client of the issuer",
+			"s.oauth.client_secret: is missing: give it as ${NAME} or ${file:PATH}, or use auth_method: private_key_jwt",
+		}},
+		{"oauth beside a token", "url: https://a/\nheaders: {authorization: Bearer k}\noauth: {token_url: https://idp/token, client_id: c, client_secret: s}", []string{
+			"s.headers.authorization: is what oauth sets; remove one of the two",
+		}},
+		{"oauth of a command", "command: a\nshared: true\noauth: {token_url: https://idp/token, client_id: c, client_secret: s}", []string{
+			"s.oauth: is for a url: a command gets no token of anybody, only what its env holds; remove it",
+		}},
+		{"a token URL in the clear", "url: https://a/\noauth: {token_url: http://idp/token, client_id: c, client_secret: sekret}", []string{
+			"s.oauth.token_url: must be https, or else whoever reads along has the client's secret and the tokens; insecure_token_http: true allows it",
+		}},
+		{"a token URL in the clear, allowed", "url: https://a/\noauth: {token_url: http://idp/token, client_id: c, client_secret: s, insecure_token_http: true}", nil},
+		{"no token URL", `{url: https://a/, oauth: {token_url: "https://a:sekret port/", client_id: c, client_secret: s}}`, []string{"s.oauth.token_url: is not a URL"}},
+		{"another scheme", "url: https://a/\noauth: {token_url: ldap://idp, client_id: c, client_secret: s}", []string{"s.oauth.token_url: must be an https URL"}},
+		{"credentials in it", `{url: https://a/, oauth: {token_url: "https://c:sekret@idp/token#x", client_id: c, client_secret: s}}`, []string{
+			"s.oauth.token_url: must not have a user, a password or a fragment; credentials are client_id and client_secret",
+		}},
+		{"words of oauth", `{url: https://a/, oauth: {grant: exchange, token_url: https://idp/token, client_id: c, auth_method: mtls, scopes: [ok, "a b", ""], resource: "/mcp#x", timeout: 2m}}`, []string{
+			"s.oauth.grant: want client_credentials or token_exchange",
+			"s.oauth.auth_method: want basic, post or private_key_jwt",
+			"s.oauth.scopes[1]: is not one scope: printable ASCII without spaces, quotes and backslashes",
+			"s.oauth.scopes[2]: is not one scope: printable ASCII without spaces, quotes and backslashes",
+			"s.oauth.resource: must be an absolute URI without a fragment (#…), such as the server's own URL",
+			"s.oauth.timeout: must be between 0s and 1m0s",
+		}},
+		{"an exchange for anything", "url: https://a/\noauth: {grant: token_exchange, token_url: https://idp/token, client_id: c, client_secret: s}", []string{
+			"s.oauth: token_exchange needs an audience or a resource: what the server wants to see in its tokens' aud",
+		}},
+		{"whose tokens without an exchange", "url: https://a/\noauth: {token_url: https://idp/token, client_id: c, client_secret: s, subject_issuer: i}", []string{
+			"s.oauth.subject_issuer: is for grant: token_exchange; remove it",
+		}},
+		{"a key and a secret", "url: https://a/\noauth: {token_url: https://idp/token, client_id: c, client_secret: sekret, auth_method: private_key_jwt}", []string{
+			"s.oauth.client_secret: is of no use with auth_method: private_key_jwt; remove it",
+			"s.oauth.private_key_file: is missing: auth_method: private_key_jwt signs with it",
+		}},
+		{"a key for nothing", "url: https://a/\noauth: {token_url: https://idp/token, client_id: c, client_secret: s, key_id: k}", []string{
+			"s.oauth.private_key_file: private_key_file and key_id are for auth_method: private_key_jwt; remove them",
+		}},
+		{"no key", "url: https://a/\noauth: {token_url: https://idp/token, client_id: c, auth_method: private_key_jwt, private_key_file: " + noPEM + "}", []string{
+			"s.oauth.private_key_file: holds no PEM block PRIVATE KEY (PKCS #8)",
+		}},
+		{"a key that is not there", "url: https://a/\noauth: {token_url: https://idp/token, client_id: c, auth_method: private_key_jwt, private_key_file: /no/such/file}", []string{
+			"s.oauth.private_key_file: cannot be read: no such file or directory",
+		}},
+		{"an issuer's CA", "url: https://a/\noauth: {token_url: http://127.0.0.1/token, client_id: c, client_secret: s, tls: {ca_file: " + noPEM + "}}", []string{
+			"s.oauth.tls.ca_file: holds no certificate in PEM form",
+			"s.oauth.tls.ca_file: has no effect with an http:// token_url; use https:// or remove it",
+		}},
 		{"no CA", "url: https://a/\ntls: {ca_file: /no/such/file}", []string{"s.tls.ca_file: cannot be read: no such file or directory"}},
 		{"bad CA", "url: http://a/\ntls: {ca_file: " + noPEM + "}", []string{
 			"s.tls.ca_file: holds no certificate in PEM form",
@@ -79,7 +147,7 @@ func TestConfigValidate(t *testing.T) {
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("the problems are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
 			}
-			if strings.Contains(strings.Join(got, ""), "secret") {
+			if strings.Contains(strings.Join(got, ""), "sekret") {
 				t.Error("a problem repeats a secret")
 			}
 		})

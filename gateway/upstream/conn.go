@@ -17,6 +17,7 @@ type request struct {
 	level  string         // of the log messages that the client wants; "" leaves it
 	peer   Peer           // nil is the gateway itself
 	turn   *turn          // nil for what is no client's call
+	as     Subject        // of a client's call
 	// notify takes the notifications that belong to the request, in order,
 	// from one goroutine, before the answer is returned. It may be nil.
 	notify func(*mcp.Message)
@@ -64,6 +65,7 @@ type pending struct {
 	listens bool // it is a subscriptions/listen
 	feeds   bool // its notify takes what comes from it
 	turn    *turn
+	as      Subject        // of a client's call
 	token   jsontext.Value // the client's progress token, or nil
 	notes   chan *mcp.Message
 	answer  chan *mcp.Message // holds one
@@ -226,7 +228,7 @@ func (c *conn) begin(h *hello, r request) (*pending, []byte, error) {
 		return nil, nil, err
 	}
 	p := &pending{
-		seq: seq, id: id, token: token, turn: r.turn, listens: r.method == listen, feeds: r.method == listen && r.notify != nil,
+		seq: seq, id: id, token: token, turn: r.turn, as: r.as, listens: r.method == listen, feeds: r.method == listen && r.notify != nil,
 		notes:  make(chan *mcp.Message, inboundQueue),
 		answer: make(chan *mcp.Message, 1),
 		failed: make(chan error, 1),

@@ -23,6 +23,9 @@ const (
 	Broken
 	// Canceled: the caller went away and the server was told to stop.
 	Canceled
+	// Unauthorized: there is no token for the one who asks, or the server does
+	// not take it. The request was not carried out. It says nothing of others.
+	Unauthorized
 )
 
 func (k Kind) String() string {
@@ -35,6 +38,8 @@ func (k Kind) String() string {
 		return "broken"
 	case Canceled:
 		return "canceled"
+	case Unauthorized:
+		return "unauthorized"
 	}
 	return "unknown"
 }
@@ -63,6 +68,8 @@ func (e *Error) Public() string {
 		return "server " + e.Server + " did not answer in time"
 	case Canceled:
 		return "the request to server " + e.Server + " was cancelled"
+	case Unauthorized:
+		return "access to server " + e.Server + " was refused"
 	}
 	return "server " + e.Server + " gave no usable answer"
 }
@@ -75,7 +82,8 @@ var (
 	// errLost: the session is to be used no more, and whether the request was
 	// carried out nobody knows.
 	errLost = errors.New("the session is lost")
-	// errBusy: a limit of ours is reached, which says nothing of the server.
+	// errBusy: a limit of ours is reached, or an issuer is out of reach, which
+	// says nothing of the server.
 	errBusy = errors.New("busy")
 )
 

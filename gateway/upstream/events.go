@@ -27,16 +27,16 @@ type events struct {
 
 // openEvents opens the stream and begins a conversation on it.
 func (w *web) openEvents(ctx context.Context, peer Peer) (*events, error) {
-	e := &events{web: w}
+	e := &events{web: w, conn: &conn{noise: w.noise, client: w.me, limit: w.limit, party: w.party(peer)}}
 	// The stream outlives the attempt to open it, unless that fails.
 	e.life, e.end = context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, e.end)
 	defer stop()
 	if err := e.open(); err != nil {
 		e.end()
+		e.conn.party.close()
 		return nil, err
 	}
-	e.conn = &conn{noise: w.noise, client: w.me, limit: w.limit, party: w.party(peer)}
 	e.conn.serve(e.read, e.write)
 	var err error
 	if e.told, err = e.conn.greet(ctx); err != nil {
@@ -52,14 +52,14 @@ func (w *web) openEvents(ctx context.Context, peer Peer) (*events, error) {
 // open opens the stream and reads from its first event where to POST.
 func (e *events) open() error {
 	header := http.Header{"Accept": {"text/event-stream"}}
-	resp, err := e.web.do(e.life, http.MethodGet, e.web.url, header, nil)
+	resp, err := e.web.do(e.life, e.conn.party.subject(), http.MethodGet, e.web.url, header, nil)
 	if err != nil {
 		return err
 	}
 	e.body = resp.Body
 	if resp.StatusCode != http.StatusOK || mediaType(resp) != "text/event-stream" {
 		resp.Body.Close()
-		return (&httpError{status: resp.StatusCode}).fault()
+		return e.web.httpError(resp.StatusCode, "").fault()
 	}
 	body, err := decoded(resp)
 	if err == nil {
@@ -117,7 +117,15 @@ func (e *events) write(o outgoing) (sent bool, err error) {
 	ctx, cancel := context.WithTimeout(e.life, most)
 	defer cancel()
 	header := http.Header{"Content-Type": {"application/json"}}
-	resp, err := e.web.do(ctx, http.MethodPost, e.endpoint, header, o.line)
+	as := e.conn.party.subject()
+	if o.of != nil {
+		as = e.conn.party.speaks(o.of.turn, o.of.as)
+	}
+	resp, err := e.web.do(ctx, as, http.MethodPost, e.endpoint, header, o.line)
+	if kindOf(err) == Unauthorized && o.of != nil {
+		o.of.fail(err)
+		return false, nil
+	}
 	if err != nil {
 		return kindOf(err) != Unavailable, unavailable("send it a message: %v", err)
 	}
@@ -128,7 +136,7 @@ func (e *events) write(o outgoing) (sent bool, err error) {
 	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone:
 		return false, unavailable("it does not know the session any more")
 	case o.of != nil:
-		o.of.fail((&httpError{status: resp.StatusCode}).fault())
+		o.of.fail(e.web.httpError(resp.StatusCode, "").fault())
 	}
 	return true, nil
 }

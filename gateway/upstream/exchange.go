@@ -157,7 +157,7 @@ func (x *exchange) isAnswer(m *mcp.Message) bool {
 // failure reads a response with an HTTP error. A JSON-RPC error in it is the
 // server's own and an answer, unless the status is about the way there.
 func (x *exchange) failure(resp *http.Response, body io.Reader) (*mcp.Message, error) {
-	e := &httpError{status: resp.StatusCode}
+	e := x.web.httpError(resp.StatusCode, "")
 	switch {
 	case resp.StatusCode == http.StatusNotFound && x.session != nil && x.session.id != "":
 		return nil, errStale

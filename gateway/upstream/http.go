@@ -17,13 +17,15 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/upstream/credentials"
 )
 
 // web reaches one Streamable HTTP server.
 type web struct {
 	name    string
 	url     string
-	headers http.Header // configured
+	headers http.Header         // configured
+	tokens  *credentials.Source // nil without oauth
 	limit   int
 	client  *http.Client
 	me      jsontext.Value // our clientInfo
@@ -49,7 +51,7 @@ const (
 const headerSession = "Mcp-Session-Id"
 
 func newWeb(name string, c Config, o Options, changed func(said string)) (*web, error) {
-	roots, err := c.TLS.roots()
+	roots, err := c.TLS.Roots()
 	if err != nil {
 		return nil, err
 	}
@@ -63,8 +65,13 @@ func newWeb(name string, c Config, o Options, changed func(said string)) (*web, 
 	if w.headers.Get("User-Agent") == "" {
 		w.headers.Set("User-Agent", o.Name+"/"+o.Version)
 	}
-	if len(c.Headers) > 0 && !private(c.URL) {
-		o.Log.Warn("headers of a server are sent in the clear; use https", "server", name)
+	if (len(c.Headers) > 0 || c.OAuth != nil) && !private(c.URL) {
+		o.Log.Warn("credentials for a server are sent in the clear; use https", "server", name)
+	}
+	if c.OAuth != nil {
+		if w.tokens, err = credentials.New(name, *c.OAuth, o.Log); err != nil {
+			return nil, err
+		}
 	}
 	w.configured, w.patience = configuredEra(c.Protocol), c.ConnectTimeout/2
 	w.forget()
@@ -130,6 +137,9 @@ func (w *web) party(peer Peer) *party { return newParty(w.name, peer, w.changed)
 
 func (w *web) close() {
 	w.wg.Wait()
+	if w.tokens != nil {
+		w.tokens.Close()
+	}
 	w.client.CloseIdleConnections()
 }
 
@@ -224,6 +234,7 @@ func (w *web) probe(ctx context.Context) (modern bool, err error) {
 type httpError struct {
 	status int
 	detail string
+	denied bool // the token that it was sent, which others do not have
 }
 
 func (e *httpError) Error() string {
@@ -249,6 +260,8 @@ func (e *httpError) saysNothing() bool {
 // Of one that something on the way stopped waiting for, nobody knows.
 func (e *httpError) fault() error {
 	switch {
+	case e.denied:
+		return &fault{kind: Unauthorized, err: e}
 	case e.status == http.StatusGatewayTimeout:
 		return &fault{kind: Timeout, err: e}
 	case e.saysNothing():
@@ -257,10 +270,59 @@ func (e *httpError) fault() error {
 	return &fault{kind: Broken, err: e}
 }
 
-// do sends one HTTP request with the configured headers and those given. The
-// caller closes the response's body. The error is the context's, or Broken
-// where the connection failed after it had been made.
-func (w *web) do(ctx context.Context, method, to string, header http.Header, body []byte) (*http.Response, error) {
+// httpError makes the error of a response to a request by do.
+func (w *web) httpError(status int, detail string) *httpError {
+	away := status == http.StatusUnauthorized || status == http.StatusForbidden
+	return &httpError{status, detail, away && w.tokens != nil}
+}
+
+// do sends one HTTP request on behalf of a subject, with the configured headers
+// and those given. Where the subject's token is turned away it is sent once more
+// with a new one. The caller closes the response's body. The error is the
+// context's, Unauthorized or busy where there is no token, or Broken where the
+// connection failed after it had been made.
+func (w *web) do(ctx context.Context, as Subject, method, to string, header http.Header, body []byte) (*http.Response, error) {
+	if w.tokens == nil {
+		return w.once(ctx, method, to, header, body)
+	}
+	var before *http.Response // that turned the token away
+	for {
+		token, err := w.tokens.Token(ctx, as)
+		closeBody(before)
+		if err != nil {
+			return nil, tokenless(err)
+		}
+		header = header.Clone()
+		header.Set("Authorization", "Bearer "+string(token))
+		resp, err := w.once(ctx, method, to, header, body)
+		if err != nil || resp.StatusCode != http.StatusUnauthorized || before != nil || !w.tokens.TurnedAway(as, token) {
+			return resp, err
+		}
+		before = resp
+	}
+}
+
+func (w *web) ready(ctx context.Context, as Subject) error {
+	if w.tokens == nil {
+		return nil
+	}
+	if _, err := w.tokens.Token(ctx, as); err != nil {
+		return tokenless(err)
+	}
+	return nil
+}
+
+// tokenless is the error of a request that there is no token for.
+func tokenless(err error) error {
+	var no *credentials.Refusal
+	if errors.As(err, &no) {
+		return &fault{kind: Unauthorized, err: fmt.Errorf("get a token for it: %w", err)}
+	}
+	return busy("get a token for it: %w", err)
+}
+
+// once sends one HTTP request.
+func (w *web) once(ctx context.Context, method, to string, header http.Header, body []byte) (*http.Response, error) {
 	var connected atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		// net/http tries again by itself when a connection from before turns
@@ -290,10 +352,10 @@ func (w *web) do(ctx context.Context, method, to string, header http.Header, bod
 }
 
 // post sends one message.
-func (w *web) post(ctx context.Context, header http.Header, m *mcp.Message) (*http.Response, error) {
+func (w *web) post(ctx context.Context, as Subject, header http.Header, m *mcp.Message) (*http.Response, error) {
 	header.Set("Content-Type", "application/json")
 	header.Set("Accept", "application/json, text/event-stream")
-	return w.do(ctx, http.MethodPost, w.url, header, m.Append(nil))
+	return w.do(ctx, as, http.MethodPost, w.url, header, m.Append(nil))
 }
 
 // aside runs f beside the request that gave rise to it, which may be over, for

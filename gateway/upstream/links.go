@@ -162,7 +162,7 @@ func (l *links) make(key string, peer Peer) *entry {
 		ctx, cancel := context.WithTimeout(l.life, l.connect)
 		defer cancel()
 		made, err := l.dial(ctx, peer)
-		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && !errors.Is(err, errBusy) {
 			err = unavailable("it was not ready within %s: %v", l.connect, err)
 		}
 		l.mu.Lock()

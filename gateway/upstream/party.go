@@ -24,6 +24,7 @@ type party struct {
 
 	mu     sync.Mutex
 	closed bool
+	as     Subject // of the latest call
 	asks   map[mcp.ID]*ask
 	wg     sync.WaitGroup
 }
@@ -46,6 +47,24 @@ type turn struct {
 	clock *clock
 	ask   func(context.Context, *mcp.Message) *mcp.Message // nil refuses
 }
+
+// speaks returns the subject of a request over the link: of a client's call its
+// own, and of anything else the peer's by whatever token lasts longest.
+func (p *party) speaks(turn *turn, as Subject) Subject {
+	p.mu.Lock()
+	if turn != nil {
+		p.as = as
+	}
+	latest := p.as
+	p.mu.Unlock()
+	if turn != nil {
+		return as
+	}
+	return p.peer.Subject().Newer(latest)
+}
+
+// subject is speaks for what belongs to no request.
+func (p *party) subject() Subject { return p.speaks(nil, Subject{}) }
 
 // take takes a request of the server, made during the call of, or of none
 // (nil). It returns the answer to what needs no asking. Otherwise it returns

@@ -6,7 +6,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/upstream/credentials"
 )
+
+// Subject is the principal on whose behalf a server is called. The zero value
+// is nobody, who gets nothing from a server that is to see the user.
+type Subject = credentials.Subject
 
 // Peer is the client for whom conversations with servers are held. Its methods
 // may be called concurrently, by any goroutine of the pool, and also after the
@@ -21,6 +26,10 @@ type Peer interface {
 	// Capabilities are those that the client declared: an object, or nil.
 	// Servers of the same era are told of them, others of none.
 	Capabilities() jsontext.Value
+	// Subject is the client's principal by the latest token that it has proven
+	// itself with: for what is done beside its Calls. It is always the same
+	// principal.
+	Subject() Subject
 	// Notify takes a notification that belongs to no Call, in the order in
 	// which the server sent it. It must return soon: the conversation waits.
 	Notify(server string, m *mcp.Message)
@@ -36,8 +45,11 @@ type Call struct {
 	Server string
 	// Peer is the client that the request is made for, never nil. No state
 	// that a server keeps of one key is seen by another.
-	Peer   Peer
-	Method string
+	Peer Peer
+	// Subject is the principal that made the request, by the very token that it
+	// was judged on.
+	Subject Subject
+	Method  string
 	// Params are the client's, with the server's own names in them, or nil.
 	// Their _meta is translated to what the server's era knows; every other
 	// byte is sent as it is. They are valid JSON and not modified.

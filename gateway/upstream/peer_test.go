@@ -15,6 +15,7 @@ type tester struct {
 	key          string
 	era          mcp.Era
 	capabilities string
+	subject      Subject
 	notes        chan *mcp.Message
 	ask          func(ctx context.Context, m *mcp.Message) *mcp.Message // nil refuses
 }
@@ -45,6 +46,7 @@ func answerAs(who string, m *mcp.Message) *mcp.Message {
 func (p *tester) Key() string                  { return p.key }
 func (p *tester) Era() mcp.Era                 { return p.era }
 func (p *tester) Capabilities() jsontext.Value { return jsontext.Value(p.capabilities) }
+func (p *tester) Subject() Subject             { return p.subject }
 func (p *tester) Notify(_ string, m *mcp.Message) {
 	p.notes <- m
 }

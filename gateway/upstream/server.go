@@ -18,6 +18,9 @@ type transport interface {
 	dial(ctx context.Context, peer Peer) (link, error)
 	// key names the link that the requests of a peer's key go over.
 	key(peer string) string
+	// ready returns when a request on behalf of the subject can go out with what
+	// proves it. The error is that of the request.
+	ready(ctx context.Context, as Subject) error
 	// forget drops what was found out of the server, which may have changed.
 	forget()
 	// close releases what the links have left behind. They are all closed.
@@ -115,7 +118,7 @@ func (s *server) close() {
 func (s *server) do(ctx context.Context, call Call) (*mcp.Message, error) {
 	r := request{
 		method: call.Method, params: call.Params, notify: call.Notify,
-		peer: call.Peer, level: call.LogLevel, turn: &turn{ask: call.Ask},
+		peer: call.Peer, as: call.Subject, level: call.LogLevel, turn: &turn{ask: call.Ask},
 	}
 	if call.Method == mcp.MethodToolsCall {
 		r.tool = s.view.Load().Tool(toolName(call))
@@ -160,6 +163,10 @@ func (s *server) failure(ctx context.Context, err error) error {
 func (s *server) admit(ctx context.Context, r request) (*mcp.Message, error) {
 	if !s.breaker.allow(time.Now()) {
 		return nil, busy("it could not be reached several times in a row and is tried again soon")
+	}
+	// Who waits for a token takes no place from who has one.
+	if err := s.transport.ready(ctx, r.as); err != nil {
+		return nil, err
 	}
 	if err := s.enter(ctx); err != nil {
 		return nil, err

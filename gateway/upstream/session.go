@@ -53,13 +53,13 @@ func (s *session) begin(ctx context.Context) error {
 	if strings.ContainsFunc(s.id, func(r rune) bool { return r < '!' || r > '~' }) {
 		return broken("its session id holds more than visible ASCII characters")
 	}
-	resp, err := s.web.post(ctx, s.header(), mcp.NewRequest(mcp.ID{}, greeted, nil))
+	resp, err := s.web.post(ctx, s.party.subject(), s.header(), mcp.NewRequest(mcp.ID{}, greeted, nil))
 	if err != nil {
 		return err
 	}
 	resp.Body.Close()
 	if resp.StatusCode < 200 || resp.StatusCode > 299 {
-		return (&httpError{status: resp.StatusCode, detail: "in answer to " + greeted}).fault()
+		return s.web.httpError(resp.StatusCode, "in answer to "+greeted).fault()
 	}
 	return nil
 }
@@ -104,22 +104,23 @@ func (s *session) exchange(ctx context.Context, r request) (*mcp.Message, http.H
 		s.enter(x)
 		defer s.leave(x)
 	}
-	resp, err := s.web.post(live, header, mcp.NewRequest(id, r.method, params))
+	as := s.party.speaks(r.turn, r.as)
+	resp, err := s.web.post(live, as, header, mcp.NewRequest(id, r.method, params))
 	if err != nil {
 		cancel()
-		s.abandon(ctx, r.method, id)
+		s.abandon(ctx, as, r.method, id)
 		return nil, nil, err
 	}
 	m, err := x.answer(live, resp)
 	if ctx.Err() != nil && err != nil {
-		s.abandon(ctx, r.method, id)
+		s.abandon(ctx, as, r.method, id)
 		return nil, nil, ctx.Err()
 	}
 	switch {
 	case s.id == "":
-	case x.refused && !s.lives(ctx):
+	case x.refused && !s.lives(ctx, as):
 		return nil, nil, errStale
-	case turnedAway(err) && !s.pings(ctx):
+	case turnedAway(err) && !s.pings(ctx, as):
 		// Some servers say so of a session that they have forgotten.
 		return nil, nil, fmt.Errorf("%w: %w", err, errLost)
 	}
@@ -162,14 +163,14 @@ func turnedAway(err error) bool {
 }
 
 // pings reports whether the server answers a ping in the session.
-func (s *session) pings(ctx context.Context) bool {
-	resp, err := s.ping(ctx)
+func (s *session) pings(ctx context.Context, as Subject) bool {
+	resp, err := s.ping(ctx, as)
 	return err == nil && resp >= 200 && resp <= 299
 }
 
 // ping returns the HTTP status that a ping in the session is answered with.
-func (s *session) ping(ctx context.Context) (status int, err error) {
-	resp, err := s.web.post(ctx, s.header(), mcp.NewRequest(mcp.NumberID(s.next.Add(1)), "ping", nil))
+func (s *session) ping(ctx context.Context, as Subject) (status int, err error) {
+	resp, err := s.web.post(ctx, as, s.header(), mcp.NewRequest(mcp.NumberID(s.next.Add(1)), "ping", nil))
 	if err != nil {
 		return 0, err
 	}
@@ -179,24 +180,24 @@ func (s *session) ping(ctx context.Context) (status int, err error) {
 
 // lives finds out whether the server still knows the session after it has
 // refused a request with HTTP status 400. Some servers say so instead of 404.
-func (s *session) lives(ctx context.Context) bool {
-	status, err := s.ping(ctx)
+func (s *session) lives(ctx context.Context, as Subject) bool {
+	status, err := s.ping(ctx, as)
 	return err != nil || status != http.StatusBadRequest && status != http.StatusNotFound
 }
 
 // abandon tells the server that nobody waits for a request any more, if that
 // is why it ended: in this era a closed connection does not say so.
-func (s *session) abandon(ctx context.Context, method string, id mcp.ID) {
+func (s *session) abandon(ctx context.Context, as Subject, method string, id mcp.ID) {
 	if ctx.Err() == nil || method == mcp.MethodInitialize {
 		return
 	}
 	m := mcp.NewRequest(mcp.ID{}, cancelled, cancelParams(id, ctx))
-	s.web.aside(ctx, func(ctx context.Context) { s.send(ctx, m) })
+	s.web.aside(ctx, func(ctx context.Context) { s.send(ctx, as, m) })
 }
 
 // send sends a message that has no answer.
-func (s *session) send(ctx context.Context, m *mcp.Message) {
-	if resp, err := s.web.post(ctx, s.header(), m); err == nil {
+func (s *session) send(ctx context.Context, as Subject, m *mcp.Message) {
+	if resp, err := s.web.post(ctx, as, s.header(), m); err == nil {
 		resp.Body.Close()
 	}
 }
@@ -206,7 +207,7 @@ func (s *session) answer(m *mcp.Message) {
 	const most = 5 * time.Second
 	ctx, cancel := context.WithTimeout(s.party.life, most)
 	defer cancel()
-	s.send(ctx, m)
+	s.send(ctx, s.party.subject(), m)
 }
 
 // toldMost bounds what waits to be told to a server.
@@ -233,7 +234,7 @@ func (s *session) tell(m *mcp.Message) {
 		if before != nil {
 			<-before
 		}
-		s.send(ctx, m)
+		s.send(ctx, s.party.subject(), m)
 	})
 }
 
@@ -252,7 +253,7 @@ func (s *session) close() {
 	const most = 2 * time.Second
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
-	if resp, err := s.web.do(ctx, http.MethodDelete, s.web.url, s.header(), nil); err == nil {
+	if resp, err := s.web.do(ctx, s.party.subject(), http.MethodDelete, s.web.url, s.header(), nil); err == nil {
 		resp.Body.Close()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/upstream/credentials"
 )
 
 // stateless is the link to a modern server. There is nothing to it but the
@@ -38,12 +39,23 @@ func (s *stateless) call(ctx context.Context, r request) (*mcp.Message, error) {
 	// Ending ctx is what cancels the request.
 	ctx, cancel := context.WithCancel(ctx)
 	x := &exchange{web: s.web, id: id, token: token, request: r, cancel: cancel}
-	resp, err := s.web.post(ctx, header, m)
+	resp, err := s.web.post(ctx, r.speaks(), header, m)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
 	return x.answer(ctx, resp)
+}
+
+// speaks is on whose behalf a request is made over a link that is everybody's.
+func (r request) speaks() Subject {
+	switch {
+	case r.turn != nil:
+		return r.as
+	case r.peer == nil:
+		return credentials.Gateway()
+	}
+	return r.peer.Subject()
 }
 
 // refusal is what a server would answer that sees e.

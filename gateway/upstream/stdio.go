@@ -46,6 +46,9 @@ func newStdio(name string, c Config, o Options, s *starter, changed func(said st
 
 func (t *stdio) era() mcp.Era { return mcp.Era(t.verdict.Load()) }
 
+// ready: a process has the credentials that its environment holds.
+func (t *stdio) ready(context.Context, Subject) error { return nil }
+
 func (t *stdio) forget() {
 	if !t.forced {
 		t.verdict.Store(0)

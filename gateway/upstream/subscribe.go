@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/upstream/credentials"
 )
 
 // subscriptionsMost bounds the subscriptions of one key, over all servers.
@@ -334,6 +335,7 @@ func (o onlooker) Notify(string, *mcp.Message) {}
 func (c *crowd) Key() string                  { return "" }
 func (c *crowd) Era() mcp.Era                 { return mcp.Legacy }
 func (c *crowd) Capabilities() jsontext.Value { return nil }
+func (c *crowd) Subject() Subject             { return credentials.Gateway() }
 
 func (c *crowd) Ask(_ context.Context, _ string, m *mcp.Message) *mcp.Message { return reply(m) }
 
