@@ -40,7 +40,7 @@ var mayImport = map[string][]string{
 	"gateway/upstream":             {"gateway/mcp", "gateway/upstream/credentials", "registry", "registry/strictyaml"},
 	"gateway/upstream/credentials": {"registry/strictyaml"},
 	"gateway/arguments":            {},
-	"gateway":                      {"gateway/arguments", "gateway/mcp", "gateway/auth", "gateway/policy", "gateway/policy/decisionlog", "gateway/session", "gateway/stream", "gateway/upstream", "registry", "registry/strictyaml"},
+	"gateway":                      {"gateway/arguments", "gateway/mcp", "gateway/auth", "gateway/policy", "gateway/policy/decisionlog", "gateway/session", "gateway/stream", "gateway/upstream", "registry", "registry/diff", "registry/strictyaml"},
 	"e2e/world":                    {"gateway", "gateway/mcp", "gateway/auth", "gateway/auth/mint", "gateway/policy", "gateway/policy/decisionlog", "gateway/session", "gateway/upstream", "registry", "registry/strictyaml", "registry/catalogue", "policies"},
 	"cmd/regogate/draft":           {"e2e/world", "gateway", "gateway/auth/mint", "gateway/mcp", "gateway/policy", "gateway/session", "gateway/upstream", "policies", "registry", "registry/catalogue", "registry/strictyaml"},
 	"cmd/regogate/review":          {"cmd/regogate/draft", "gateway", "gateway/upstream", "registry", "registry/diff", "registry/strictyaml"},
