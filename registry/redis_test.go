@@ -30,6 +30,9 @@ const allowed = "on >secret ~gw:v3:* &gw:v3:* +getrange +set +expire +exists +pu
 // inCluster is what it gives one of a cluster besides.
 const inCluster = allowed + " +cluster|slots +command"
 
+// ofSentinels is what it gives the user that asks sentinels.
+const ofSentinels = "on >secret &* +sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe +ping"
+
 // userArgs are the arguments of a server that has the user.
 func userArgs(user string) []string { return append([]string{"--user"}, strings.Fields(user)...) }
 
@@ -48,27 +51,56 @@ func denied(t *testing.T, addr string) (commands []string) {
 	return commands
 }
 
+// pinged counts the registry's subscriptions whose last command was a ping.
+func pinged(t *testing.T, servers []*redisserver.Server) (n int) {
+	t.Helper()
+	for _, s := range servers {
+		client := redis.NewClient(&redis.Options{Addr: s.Addr})
+		list, err := client.ClientList(t.Context()).Result()
+		client.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(list) {
+			if strings.Contains(line, " sub=1 ") && strings.Contains(line, " user=gateway ") && strings.Contains(line, " cmd=ping ") {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // TestUserOfRedis gives the registry just the commands, keys and channels that the
 // documentation names: nothing that it tries is refused. Less is a problem.
 func TestUserOfRedis(t *testing.T) {
-	for name, start := range map[string]func(t *testing.T, user string) (addrs []string){
-		"one": func(t *testing.T, user string) []string {
-			s := redisserver.Start(t, userArgs(user)...)
-			return []string{s.Addr}
+	const gateway = "gateway "
+	for name, start := range map[string]func(t *testing.T, c *RedisConfig) (servers []*redisserver.Server){
+		"one": func(t *testing.T, c *RedisConfig) []*redisserver.Server {
+			s := redisserver.Start(t, userArgs(gateway+allowed)...)
+			c.Addrs = []string{s.Addr}
+			return []*redisserver.Server{s}
 		},
-		"cluster": func(t *testing.T, user string) (addrs []string) {
-			for _, s := range redisserver.StartCluster(t, 2, userArgs(user+strings.TrimPrefix(inCluster, allowed))...) {
-				addrs = append(addrs, s.Addr)
-			}
-			return addrs
+		"cluster": func(t *testing.T, c *RedisConfig) []*redisserver.Server {
+			servers := redisserver.StartCluster(t, 2, userArgs(gateway+inCluster)...)
+			c.Addrs = []string{servers[0].Addr, servers[1].Addr}
+			return servers
+		},
+		"sentinels": func(t *testing.T, c *RedisConfig) []*redisserver.Server {
+			master := redisserver.Start(t, userArgs(gateway+allowed)...)
+			replica := redisserver.StartReplica(t, master)
+			sentinels := redisserver.StartSentinels(t, 2, master, "user asker "+ofSentinels)
+			c.Addrs = []string{sentinels[0].Addr, sentinels[1].Addr}
+			c.Sentinel = &SentinelConfig{Master: redisserver.Master, Username: "asker", Password: "secret"}
+			return append(sentinels, master, replica)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			addrs := start(t, "gateway "+allowed)
+			config := RedisConfig{Username: "gateway", Password: "secret", Timeout: maxTimeout}
+			servers := start(t, &config)
 			source := scriptedOf(t, validTool("a", "t"), validTool("b", "t"))
 			replica := func() *Cached {
-				client, err := NewClient(RedisConfig{Addrs: addrs, Username: "gateway", Password: "secret"})
+				client, err := NewClient(config)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -94,9 +126,9 @@ func TestUserOfRedis(t *testing.T) {
 				c, _, err := two.Remembered(t.Context())
 				return err == nil && reflect.DeepEqual(c, signed)
 			})
-			time.Sleep(pingEvery + answerIn) // a ping and its answer leave no trace to wait for
-			for _, addr := range addrs {
-				if got := denied(t, addr); len(got) > 0 {
+			eventually(t, 20*time.Second, "both subscriptions were tried", func() bool { return pinged(t, servers) == 2 })
+			for _, s := range servers {
+				if got := denied(t, s.Addr); len(got) > 0 {
 					t.Errorf("refused: %q", got)
 				}
 			}
@@ -108,8 +140,8 @@ func TestUserOfRedis(t *testing.T) {
 	for _, command := range strings.Split("getrange set expire exists subscribe ping", " ") {
 		t.Run("without "+command, func(t *testing.T) {
 			t.Parallel()
-			s := redisserver.Start(t, userArgs("gateway "+allowed+" -"+command)...)
-			client, err := NewClient(RedisConfig{Addrs: []string{s.Addr}, Username: "gateway", Password: "secret"})
+			s := redisserver.Start(t, userArgs(gateway+allowed+" -"+command)...)
+			client, err := NewClient(RedisConfig{Addrs: []string{s.Addr}, Username: "gateway", Password: "secret", Timeout: maxTimeout})
 			if err != nil {
 				t.Fatal(err)
 			}
