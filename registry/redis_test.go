@@ -74,6 +74,15 @@ func pinged(t *testing.T, servers []*redisserver.Server) (n int) {
 // documentation names: nothing that it tries is refused. Less is a problem.
 func TestUserOfRedis(t *testing.T) {
 	const gateway = "gateway "
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range []string{allowed, ofSentinels, "`" + strings.TrimPrefix(inCluster, allowed+" ") + "`"} {
+		if rule = strings.NewReplacer("secret", "PASSWORD", "gw:", "regogate:").Replace(rule); !strings.Contains(string(text), rule) {
+			t.Errorf("the documentation does not say %s", rule)
+		}
+	}
 	for name, start := range map[string]func(t *testing.T, c *RedisConfig) (servers []*redisserver.Server){
 		"one": func(t *testing.T, c *RedisConfig) []*redisserver.Server {
 			s := redisserver.Start(t, userArgs(gateway+allowed)...)
