@@ -152,6 +152,16 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	counter("decision_cache_differences_total", "Kept answers that were asked for again and had changed.", cache.Differences)
 	gauge("decision_cache_entries", "Kept answers on a kind of thing.", float64(cache.Entries))
 	gauge("decision_cache_lists", "Kept lists.", float64(cache.Lists))
+	reg := c.g.keeper.Status()
+	gauge("registry_ready", "Whether decisions may rest on the registry.", flag(reg.Ready))
+	gauge("registry_age_seconds", "Since the registry's source confirmed what is in force.", reg.Age.Seconds())
+	gauge("registry_problems", "What is wrong with the registry or its cache; it may be ready all the same.", float64(len(reg.Problems)))
+	if stats, ok := c.g.keeper.CacheStats(); ok {
+		counter("registry_cache_hits_total", "Catalogues that came from Redis.", stats.Hits)
+		counter("registry_cache_misses_total", "Catalogues that Redis did not have, or not whole.", stats.Misses)
+		counter("registry_cache_failures_total", "Uses of Redis that had no answer, or an error.", stats.Failures)
+		counter("registry_cache_rejected_total", "Values in Redis that no replica would have written.", stats.Rejected)
+	}
 	stats, ok := c.g.decisionStats()
 	if !ok {
 		return

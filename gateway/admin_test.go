@@ -65,7 +65,7 @@ func TestAdmin(t *testing.T) {
 	metrics := get("/metrics")
 	for _, line := range []string{
 		`regogate_policy_info{revision="` + s.Policy.Revision + `"} 1`, "regogate_policy_problems 0", "regogate_decision_cache_enabled 1",
-		"regogate_decision_cache_differences_total 0",
+		"regogate_decision_cache_differences_total 0", "regogate_registry_ready 1", "regogate_registry_problems 0",
 	} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("no %q in\n%s", line, metrics)

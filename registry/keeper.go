@@ -101,6 +101,16 @@ func (k *Keeper) Status() Status {
 	return st
 }
 
+// CacheStats returns the counts of the cache before the source; false where there
+// is none.
+func (k *Keeper) CacheStats() (CacheStats, bool) {
+	c, ok := k.source.(*Cached)
+	if !ok {
+		return CacheStats{}, false
+	}
+	return c.Stats(), true
+}
+
 // Run refreshes until the context ends, and returns nil then: every half
 // second, and sooner after a hint.
 func (k *Keeper) Run(ctx context.Context) error {

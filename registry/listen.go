@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"sync/atomic"
@@ -42,18 +43,23 @@ func (c *Cached) subscribed() error {
 		stop()
 		ps.Close()
 	}()
-	if err := ps.Subscribe(c.ctx, c.keys.changed()); err != nil {
+	if err := errors.Join(ps.Subscribe(c.ctx, c.keys.changed()), ps.Ping(c.ctx)); err != nil {
 		return err
 	}
-	wait, pinged := answerIn, true
+	wait, pinged, proven := answerIn, true, false
 	for {
 		message, err := ps.ReceiveTimeout(c.ctx, wait)
 		switch {
 		case err == nil:
-			c.revive()
-			if _, pong := message.(*redis.Pong); !pong {
+			if _, pong := message.(*redis.Pong); pong {
+				proven = true
+			} else {
 				// Also on subscribing: hints before that are lost.
 				hint(c.changed)
+			}
+			// One that may not ping would be given up and taken up again for ever.
+			if proven {
+				c.revive()
 			}
 			wait, pinged = pingEvery, false
 		case isTimeout(err) && !pinged:

@@ -74,7 +74,7 @@ func (s *supplier) look(c *Cached) {
 	}
 	n, err := c.client.Exists(c.ctx, c.keys.index(last.Head.Digest)).Result()
 	if err != nil {
-		c.failed(&c.down, err)
+		c.wrote(err)
 		return
 	}
 	if n == 0 || s.head != last.Head || time.Since(s.given) > c.ttl/2 || c.refused.now() {
@@ -110,7 +110,8 @@ func (s *supplier) note(c *Cached, stored *Catalogue) {
 	}
 }
 
-// wrote says what a write came to, and reports whether it was a success.
+// wrote says what a write, or a question about it, came to, and reports whether it
+// was a success.
 func (c *Cached) wrote(err error) bool {
 	var refusal redis.Error
 	switch {

@@ -31,14 +31,16 @@ func StartReplica(t testing.TB, master *Server, args ...string) *Server {
 
 // StartSentinels runs n sentinels that watch the master until the test ends, and
 // returns when they know each other and a replica. Two of them must agree that a
-// master which has not answered for half a second is gone.
-func StartSentinels(t testing.TB, n int, master *Server) []*Server {
+// master which has not answered for half a second is gone. The lines come after
+// those in their configuration.
+func StartSentinels(t testing.TB, n int, master *Server, lines ...string) []*Server {
 	t.Helper()
 	list := make([]*Server, n)
 	for i := range list {
 		s := &Server{Addr: address(t), t: t, dir: t.TempDir()}
 		conf := fmt.Sprintf("port %[3]s\nbind 127.0.0.1\ndir %[4]q\nsentinel monitor %[1]s 127.0.0.1 %[2]s 2\n"+
 			"sentinel down-after-milliseconds %[1]s 500\nsentinel failover-timeout %[1]s 3000\n", Master, Port(master.Addr), Port(s.Addr), s.dir)
+		conf += strings.Join(lines, "\n") + "\n"
 		if err := os.WriteFile(filepath.Join(s.dir, sentinelFile), []byte(conf), 0o600); err != nil {
 			t.Fatal(err)
 		}
