@@ -95,7 +95,7 @@ func (p *Postgres) Head(ctx context.Context) (Head, error) {
 		return Head{}, p.failed("read the head of the registry", err)
 	}
 	if p.standby.Swap(h.standby) != h.standby {
-		p.log.Info("the registry's PostgreSQL changed its part", "database", p.where.String(), "standby", h.standby)
+		p.log.Info("the registry's PostgreSQL is now what standby says", "database", p.where.String(), "standby", h.standby)
 	}
 	return h.Head, nil
 }
