@@ -24,13 +24,13 @@ type Postgres struct {
 	timeout time.Duration
 	log     *slog.Logger
 
-	last     atomic.Pointer[Catalogue] // loaded last, whose parts are not read again
-	standby  atomic.Bool
-	deaf     atomic.Pointer[string] // why hints do not come, or nil
-	changed  chan struct{}
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
-	closings sync.Once
+	last    atomic.Pointer[Catalogue] // loaded last, whose parts are not read again
+	standby atomic.Bool
+	deaf    atomic.Pointer[string] // why hints do not come, or nil
+	changed chan struct{}
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	closing sync.Once
 }
 
 // NewPostgres returns the registry of a configuration that passed Validate. It
@@ -141,7 +141,7 @@ func (p *Postgres) Problems() (problems []string) {
 
 // Close ends all connections. It may be called again.
 func (p *Postgres) Close() error {
-	p.closings.Do(func() {
+	p.closing.Do(func() {
 		p.cancel()
 		p.running.Wait()
 		p.pool.Close()

@@ -193,6 +193,20 @@ func testPostgresReplace(t *testing.T, server *pgserver.Server) {
 	}
 }
 
+// Not even a name that is none makes an error of two lines.
+func testPostgresOneLine(t *testing.T, server *pgserver.Server) {
+	_, p := emptied(t, server)
+	_, err := p.Release(t.Context(), Author{Name: "x"}, "a\nb", "c\r\nd")
+	wantError(t, "names", err, "release a b/c d: a quarantine of that is not in the registry")
+	_, err = p.Quarantine(t.Context(), Author{Name: "x"}, Quarantined{Server: "a\nb"})
+	wantError(t, "names", err, `quarantine a b: refused: quarantine of "a\nb"/"".reason: is missing; say why, in a line; quarantine of "a\nb"/"".server: `+ServerRule)
+	if _, err = p.Replace(t.Context(), Author{Name: "x"}, head(t, p), small(t, "", Tool{Server: "a", Name: "x"}), ReplaceOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.Approve(t.Context(), Author{Name: "x"}, "a", "x", sha, make([]byte, maxDefinition+1))
+	wantError(t, "a definition", err, "approve a/x: refused: the definition is larger than 8388608 bytes")
+}
+
 // Of several that replace the same head one succeeds, and the others know that
 // they did not.
 func testPostgresConflict(t *testing.T, server *pgserver.Server) {

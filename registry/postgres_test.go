@@ -27,6 +27,7 @@ func TestPostgres(t *testing.T) {
 		{"conflict", testPostgresConflict},
 		{"edited by hand", testPostgresEditedByHand},
 		{"loads what changed", testPostgresLoadsWhatChanged},
+		{"one line", testPostgresOneLine},
 		{"keeps text", testPostgresKeepsText},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.run(t, server) })
