@@ -24,13 +24,13 @@ type Postgres struct {
 	timeout time.Duration
 	log     *slog.Logger
 
-	last     atomic.Pointer[Catalogue] // loaded last, whose parts are not read again
-	standby  atomic.Bool
-	deaf     atomic.Pointer[string] // why hints do not come, or nil
-	changed  chan struct{}
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
-	closings sync.Once
+	last    atomic.Pointer[Catalogue] // loaded last, whose parts are not read again
+	standby atomic.Bool
+	deaf    atomic.Pointer[string] // why hints do not come, or nil
+	changed chan struct{}
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	closing sync.Once
 }
 
 // NewPostgres returns the registry of a configuration that passed Validate. It
@@ -95,7 +95,7 @@ func (p *Postgres) Head(ctx context.Context) (Head, error) {
 		return Head{}, p.failed("read the head of the registry", err)
 	}
 	if p.standby.Swap(h.standby) != h.standby {
-		p.log.Info("the registry's PostgreSQL changed its part", "database", p.where.String(), "standby", h.standby)
+		p.log.Info("the registry's PostgreSQL is now what standby says", "database", p.where.String(), "standby", h.standby)
 	}
 	return h.Head, nil
 }
@@ -141,7 +141,7 @@ func (p *Postgres) Problems() (problems []string) {
 
 // Close ends all connections. It may be called again.
 func (p *Postgres) Close() error {
-	p.closings.Do(func() {
+	p.closing.Do(func() {
 		p.cancel()
 		p.running.Wait()
 		p.pool.Close()

@@ -179,8 +179,7 @@ func TestPostgresTLS(t *testing.T) {
 }
 
 // Every way of not getting at the registry is one line, which says what to do.
-func TestPostgresErrors(t *testing.T) {
-	server := pgserver.Start(t)
+func testPostgresErrors(t *testing.T, server *pgserver.Server) {
 	cfg := postgresConfig(t, server)
 	server.Exec("postgres", "create role known login password 'right'", "create database empty")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -220,8 +219,7 @@ func TestPostgresErrors(t *testing.T) {
 }
 
 // The grants of the documentation are enough, and no more than what they say.
-func TestPostgresGrants(t *testing.T) {
-	server := pgserver.Start(t)
+func testPostgresGrants(t *testing.T, server *pgserver.Server) {
 	cfg := postgresConfig(t, server)
 	text, err := os.ReadFile("README.md")
 	if err != nil {
@@ -285,8 +283,7 @@ func TestPostgresGrants(t *testing.T) {
 
 func errOf[T any](_ T, err error) error { return err }
 
-func TestMigrate(t *testing.T) {
-	server := pgserver.Start(t)
+func testMigrate(t *testing.T, server *pgserver.Server) {
 	cfg := PostgresConfig{URL: strictyaml.Secret("postgres://regogate@/postgres?host=" + server.Socket + "&port=" + server.Addr[strings.LastIndex(server.Addr, ":")+1:]), Timeout: 10 * time.Second}
 	var wg sync.WaitGroup
 	made := make(chan int, 8)

@@ -34,6 +34,7 @@ func (p *Postgres) failed(doing string, err error) error {
 }
 
 func postgresError(doing string, where *postgresURL, schema string, err error) error {
+	doing = strings.Join(strings.Fields(doing), " ") // it may name what is no name
 	of := func(format string, args ...any) error {
 		return fmt.Errorf("%s: PostgreSQL %s "+format, append([]any{doing, where}, args...)...)
 	}

@@ -3,6 +3,7 @@
 package registry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
@@ -178,8 +179,9 @@ func TestPostgresKeeper(t *testing.T) {
 	}
 }
 
-// delayed passes connections on, each answer so much later.
-func delayed(t *testing.T, to string, delay time.Duration) (addr string) {
+// through passes connections on; asked and answered see what goes each way, and
+// cut the connection after it where they return false.
+func through(t *testing.T, to string, asked, answered func([]byte) bool) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -188,7 +190,7 @@ func delayed(t *testing.T, to string, delay time.Duration) (addr string) {
 	var wg sync.WaitGroup
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(func() { cancel(); l.Close(); wg.Wait() })
-	pass := func(from, to net.Conn, delay time.Duration) {
+	pass := func(from, to net.Conn, see func([]byte) bool) {
 		defer from.Close()
 		defer to.Close()
 		buffer := make([]byte, 64<<10)
@@ -197,8 +199,8 @@ func delayed(t *testing.T, to string, delay time.Duration) (addr string) {
 			if err != nil {
 				return
 			}
-			time.Sleep(delay)
-			if _, err := to.Write(buffer[:n]); err != nil {
+			goOn := see(buffer[:n])
+			if _, err := to.Write(buffer[:n]); err != nil || !goOn {
 				return
 			}
 		}
@@ -215,18 +217,46 @@ func delayed(t *testing.T, to string, delay time.Duration) (addr string) {
 				continue
 			}
 			context.AfterFunc(ctx, func() { c.Close(); s.Close() })
-			wg.Go(func() { pass(c, s, 0) })
-			wg.Go(func() { pass(s, c, delay) })
+			wg.Go(func() { pass(c, s, asked) })
+			wg.Go(func() { pass(s, c, answered) })
 		}
 	})
 	return l.Addr().String()
+}
+
+// Whoever does not know whether a change was made is told so, and the registry
+// is whole either way.
+func TestPostgresCutAtCommit(t *testing.T) {
+	server, cfg, p := filled(t, 10*time.Second)
+	uncut := func(data []byte) bool { return !bytes.Contains(data, []byte("commit\x00")) }
+	always := func([]byte) bool { return true }
+	cfg.URL = strictyaml.Secret("postgres://regogate@" + through(t, server.Addr, uncut, always) + "/postgres")
+	_, err := openPostgres(t, cfg).Quarantine(t.Context(), Author{Name: "x"}, Quarantined{Server: "a", Reason: "no"})
+	if err == nil || !strings.HasPrefix(err.Error(), "quarantine a (the connection broke at the very end, so look whether it was done): PostgreSQL ") || strings.Contains(err.Error(), "\n") {
+		t.Errorf("error %v", err)
+	}
+	if c := load(t, p); len(c.Tools) != 5 || len(c.Quarantine) > 1 {
+		t.Errorf("%+v", c)
+	}
+	// The other way round: what broke before is known not to be done.
+	early := func(data []byte) bool { return !bytes.Contains(data, []byte("for update")) }
+	cfg.URL = strictyaml.Secret("postgres://regogate@" + through(t, server.Addr, early, always) + "/postgres")
+	_, err = openPostgres(t, cfg).Quarantine(t.Context(), Author{Name: "x"}, Quarantined{Server: "b", Reason: "no"})
+	if err == nil || !strings.HasPrefix(err.Error(), "quarantine b: PostgreSQL ") {
+		t.Errorf("error %v", err)
+	}
+	for _, q := range load(t, p).Quarantine {
+		if q.Server == "b" {
+			t.Error("it was done")
+		}
+	}
 }
 
 // A slow server is slow, not broken; one slower than the timeout is.
 func TestPostgresSlow(t *testing.T) {
 	server, cfg, p := filled(t, 10*time.Second)
 	want := head(t, p)
-	cfg.URL = strictyaml.Secret("postgres://regogate@" + delayed(t, server.Addr, 50*time.Millisecond) + "/postgres")
+	cfg.URL = strictyaml.Secret("postgres://regogate@" + through(t, server.Addr, func([]byte) bool { return true }, func([]byte) bool { time.Sleep(50 * time.Millisecond); return true }) + "/postgres")
 	slow := openPostgres(t, cfg)
 	if c := load(t, slow); c.Head != want || len(c.Tools) != 5 {
 		t.Errorf("%v", c.Head)

@@ -62,6 +62,9 @@ func (p *Postgres) Approve(ctx context.Context, by Author, server, tool, sha256 
 		if !validSHA256(sha256) {
 			return fmt.Errorf("%w: of the digest: %s", errRefused, sha256Rule)
 		}
+		if len(definition) > maxDefinition {
+			return fmt.Errorf("%w: the definition is larger than %d bytes", errRefused, maxDefinition)
+		}
 		if c.Tools[i].SHA256 != sha256 {
 			c.Tools[i].SHA256, c.Signature = sha256, ""
 		}
@@ -88,7 +91,8 @@ func (p *Postgres) Definition(ctx context.Context, server, tool, sha256 string) 
 
 // Replace makes servers, tools, pins and signature those of the catalogue. It
 // never touches the quarantine. from is the head that the caller looked at:
-// ErrConflict says that it is no longer the current one.
+// ErrConflict says that it is no longer the current one. A signature that does not
+// cover the pins that are kept is refused.
 func (p *Postgres) Replace(ctx context.Context, by Author, from Head, to *Catalogue, o ReplaceOptions) (Head, error) {
 	return p.change(ctx, by, "replace the catalogue", o.Repair, func(_ pgx.Tx, _ time.Time, c *Catalogue) error {
 		if c.Head != from {

@@ -65,8 +65,8 @@ func wantLines(t *testing.T, got []string, want ...string) {
 
 // The history says who changed what, when, from what to what, and nothing where
 // nothing changed.
-func TestPostgresHistory(t *testing.T) {
-	_, p := emptied(t, pgserver.Start(t))
+func testPostgresHistory(t *testing.T, server *pgserver.Server) {
+	_, p := emptied(t, server)
 	if h := head(t, p); h.Revision != "0" || h.Digest != small(t, "").Head.Digest {
 		t.Errorf("an empty registry's head is %v", h)
 	}
@@ -108,7 +108,7 @@ func TestPostgresHistory(t *testing.T) {
 		t.Errorf("head %v", c.Head)
 	}
 	const tool = `{"attributes":["web"],"data":"public","effect":"%s","name":"%s","reach":"closed","server":"a"}`
-	const server = `{"name":"a","owner":"o"}`
+	const entry = `{"name":"a","owner":"o"}`
 	events, err := p.History(t.Context(), HistoryFilter{Server: "b"})
 	if err != nil || len(events) != 2 {
 		t.Fatal(events, err)
@@ -124,7 +124,7 @@ func TestPostgresHistory(t *testing.T) {
 		`3 bob () pin a/y: null -> "`+sha+`"`,
 		`2 bob () quarantine b: null -> `+since,
 		`1 ann (first) signature : null -> "s.i.g"`,
-		`1 ann (first) server a: null -> `+server,
+		`1 ann (first) server a: null -> `+entry,
 		`1 ann (first) pin a/x: null -> "`+sha+`"`,
 		`1 ann (first) tool a/x: null -> `+readX,
 		`1 ann (first) tool a/y: null -> `+readY,
@@ -134,8 +134,8 @@ func TestPostgresHistory(t *testing.T) {
 	wantLines(t, lines(t, p, HistoryFilter{Since: time.Now().Add(time.Hour)}))
 }
 
-func TestPostgresReplace(t *testing.T) {
-	_, p := emptied(t, pgserver.Start(t))
+func testPostgresReplace(t *testing.T, server *pgserver.Server) {
+	_, p := emptied(t, server)
 	by := Author{Name: "ann"}
 	other := strings.Repeat("1", 64)
 	x, y, z := Tool{Server: "a", Name: "x"}, Tool{Server: "a", Name: "y", SHA256: other}, Tool{Server: "a", Name: "z", SHA256: other}
@@ -193,10 +193,24 @@ func TestPostgresReplace(t *testing.T) {
 	}
 }
 
+// Not even a name that is none makes an error of two lines.
+func testPostgresOneLine(t *testing.T, server *pgserver.Server) {
+	_, p := emptied(t, server)
+	_, err := p.Release(t.Context(), Author{Name: "x"}, "a\nb", "c\r\nd")
+	wantError(t, "names", err, "release a b/c d: a quarantine of that is not in the registry")
+	_, err = p.Quarantine(t.Context(), Author{Name: "x"}, Quarantined{Server: "a\nb"})
+	wantError(t, "names", err, `quarantine a b: refused: quarantine of "a\nb"/"".reason: is missing; say why, in a line; quarantine of "a\nb"/"".server: `+ServerRule)
+	if _, err = p.Replace(t.Context(), Author{Name: "x"}, head(t, p), small(t, "", Tool{Server: "a", Name: "x"}), ReplaceOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = p.Approve(t.Context(), Author{Name: "x"}, "a", "x", sha, make([]byte, maxDefinition+1))
+	wantError(t, "a definition", err, "approve a/x: refused: the definition is larger than 8388608 bytes")
+}
+
 // Of several that replace the same head one succeeds, and the others know that
 // they did not.
-func TestPostgresConflict(t *testing.T) {
-	cfg, p := emptied(t, pgserver.Start(t))
+func testPostgresConflict(t *testing.T, server *pgserver.Server) {
+	cfg, p := emptied(t, server)
 	const writers = 6
 	for round := range 3 {
 		from := head(t, p)
@@ -229,8 +243,7 @@ func TestPostgresConflict(t *testing.T) {
 
 // Whatever is written past the binary is refused, changes on top of it are, and
 // a repair puts it right, on record.
-func TestPostgresEditedByHand(t *testing.T) {
-	server := pgserver.Start(t)
+func testPostgresEditedByHand(t *testing.T, server *pgserver.Server) {
 	x, y := Tool{Server: "a", Name: "x", SHA256: sha}, Tool{Server: "a", Name: "y"}
 	for _, sql := range []string{
 		`update tools set attributes = attributes || '{"effect": "write"}' where name = 'x'`,
@@ -291,8 +304,15 @@ func TestPostgresEditedByHand(t *testing.T) {
 }
 
 // A load reads only the servers that changed.
-func TestPostgresLoadsWhatChanged(t *testing.T) {
-	server, cfg, p := filled(t, 10*time.Second)
+func testPostgresLoadsWhatChanged(t *testing.T, server *pgserver.Server) {
+	cfg, p := emptied(t, server)
+	both, err := NewCatalogue("", Catalogue{Tools: append(small(t, "", Tool{Server: "a", Name: "x"}).Tools, small(t, "", Tool{Server: "b", Name: "tool_00001"}).Tools...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Replace(t.Context(), Author{Name: "x"}, head(t, p), both, ReplaceOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	load(t, p)
 	writer := openPostgres(t, cfg)
 	if _, err := writer.Approve(t.Context(), Author{Name: "x"}, "b", "tool_00001", sha, []byte("{}")); err != nil {
@@ -310,8 +330,8 @@ func TestPostgresLoadsWhatChanged(t *testing.T) {
 }
 
 // What people write comes back as they wrote it, to the byte.
-func TestPostgresKeepsText(t *testing.T) {
-	cfg, p := emptied(t, pgserver.Start(t))
+func testPostgresKeepsText(t *testing.T, server *pgserver.Server) {
+	cfg, p := emptied(t, server)
 	text := "\"\\/' -- $1 %s é e\u0301 😀 <b> \\u0000 {\"a\":1}"
 	tool := Tool{Server: "a", Name: "x", Description: text, Owner: text, Labels: map[string]string{"": "", "bb": text, text: "b", "A": "1.0", "c": "1e400"}}
 	catalogue := small(t, "", tool)

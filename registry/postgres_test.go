@@ -12,6 +12,28 @@ import (
 	"github.com/regogate/regogate/registry/strictyaml"
 )
 
+// What needs no server of its own to break.
+func TestPostgres(t *testing.T) {
+	server := pgserver.Start(t)
+	for _, c := range []struct {
+		name string
+		run  func(t *testing.T, server *pgserver.Server)
+	}{
+		{"migrate", testMigrate},
+		{"errors", testPostgresErrors},
+		{"grants", testPostgresGrants},
+		{"history", testPostgresHistory},
+		{"replace", testPostgresReplace},
+		{"conflict", testPostgresConflict},
+		{"edited by hand", testPostgresEditedByHand},
+		{"loads what changed", testPostgresLoadsWhatChanged},
+		{"one line", testPostgresOneLine},
+		{"keeps text", testPostgresKeepsText},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.run(t, server) })
+	}
+}
+
 // postgresConfig is that of a fresh schema with the tables in it.
 func postgresConfig(t testing.TB, server *pgserver.Server) PostgresConfig {
 	t.Helper()

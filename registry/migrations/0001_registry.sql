@@ -48,7 +48,7 @@ create table definitions (
 
 create table revisions (
 	revision bigint primary key,
-	at       timestamptz not null default now(),
+	at       timestamptz not null default clock_timestamp(), -- not when who wrote it began to wait
 	actor    text not null,
 	note     text not null default '',
 	digest   text not null
