@@ -246,8 +246,8 @@ func (r *registryFlags) approve(cmd *cobra.Command, a author, look *lookFlags, a
 	if len(live.Servers) == 0 {
 		return troubled(live)
 	}
-	if err := approval.Run(cmd.Context(), c, d.store, &live.Servers[0]); err != nil {
-		return err
+	for _, t := range live.Troubles {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s\n", t)
 	}
-	return troubled(live)
+	return approval.Run(cmd.Context(), c, d.store, &live.Servers[0])
 }
