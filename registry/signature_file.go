@@ -2,10 +2,14 @@ package registry
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
-	"path"
+	"path/filepath"
 	"strings"
+	"time"
+
+	signing "github.com/regogate/regogate/bundles/keys"
 )
 
 // The signature of a catalogue is in a file beside it: catalogue.sig in its
@@ -15,20 +19,40 @@ const (
 	signatureExt  = ".sig"
 )
 
-// ReadToSign reads the catalogue at a path, as OpenFile does but without any
-// signature, and returns the path of the file that its signature belongs into. It
-// fails with a line for every problem.
-func ReadToSign(name string) (c *Catalogue, signaturePath string, err error) {
+// SignFile signs the catalogue at a path, a file or a directory, as it is now, and
+// puts the signature beside it, whole or not at all. It returns the catalogue with
+// it, and the path of the signature. Commands that change the directory wait
+// meanwhile. The error has a line for every problem.
+func SignFile(name string, key *signing.Key, claims Claims, now time.Time) (c *Catalogue, path string, err error) {
 	f, err := at(name, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, "", err
 	}
-	signaturePath = path.Join(f.dir, f.sig)
-	f.sig = ""
+	if f.root != "" {
+		unlock, err := f.lock()
+		if err != nil {
+			return nil, "", err
+		}
+		defer unlock()
+	}
+	path = filepath.Join(filepath.FromSlash(f.dir), f.sig)
+	f.sig = "" // what is there does not matter
 	if err := f.open(); err != nil {
 		return nil, "", err
 	}
-	return f.current, signaturePath, nil
+	signature, err := Sign(f.current, key, claims, now)
+	if err != nil {
+		return nil, "", err
+	}
+	given := *f.current
+	given.Signature = signature
+	if c, err = NewCatalogue("", given); err != nil {
+		return nil, "", err
+	}
+	if err := replaceFile(path, []byte(signature+"\n")); err != nil {
+		return nil, "", fmt.Errorf("write the signature: %w", err)
+	}
+	return c, path, nil
 }
 
 // signature returns what is in the signature's file, which may lack.
