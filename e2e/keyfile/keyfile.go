@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/MicahParks/jwkset"
+
 	"github.com/regogate/regogate/bundles/keys"
 )
 
@@ -130,6 +132,37 @@ func JWKS(t testing.TB) (public, private string) {
 	keys[0]["dp"], keys[0]["dq"], keys[0]["qi"] = b64(r.Precomputed.Dp.Bytes()), b64(r.Precomputed.Dq.Bytes()), b64(r.Precomputed.Qinv.Bytes())
 	keys[1]["d"] = b64(scalar)
 	return public, text()
+}
+
+// Set is a JWKS of a new P-256 key for each id, for verifying and for signing.
+func Set(t testing.TB, ids ...string) (public, private string) {
+	t.Helper()
+	var sets [2]struct {
+		Keys []jwkset.JWKMarshal `json:"keys"`
+	}
+	for _, id := range ids {
+		k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range sets {
+			o := jwkset.JWKOptions{Metadata: jwkset.JWKMetadataOptions{KID: id}, Marshal: jwkset.JWKMarshalOptions{Private: i == 1}}
+			j, err := jwkset.NewJWKFromKey(k, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sets[i].Keys = append(sets[i].Keys, j.Marshal())
+		}
+	}
+	var texts [2]string
+	for i, s := range sets {
+		out, err := json.Marshal(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts[i] = string(out)
+	}
+	return texts[0], texts[1]
 }
 
 func write(t testing.TB, path, text string) string {
