@@ -39,10 +39,14 @@ type signing struct {
 }
 
 func (s *signing) flags(cmd *cobra.Command) {
+	s.keyFlags(cmd)
+	cmd.Flags().StringVar(&s.scope, "scope", "", "scope that verifiers must ask for")
+}
+
+func (s *signing) keyFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&s.key, "signing-key", "", "private key: PEM, JWKS, or for HS* the file with the secret")
 	cmd.Flags().StringVar(&s.algorithm, "signing-alg", "", "signature algorithm: "+strings.Join(keys.Algorithms(), ", ")+" (default: the first that goes with the key)")
 	cmd.Flags().StringVar(&s.id, "key-id", "", "name of the key, which verifiers look it up by; chooses a key of a JWKS")
-	cmd.Flags().StringVar(&s.scope, "scope", "", "scope that verifiers must ask for")
 	cmd.Flags().DurationVar(&s.expires, "expires-in", 0, "how long the signature is good, such as 720h (default: for ever)")
 }
 
