@@ -30,7 +30,6 @@ type Keeper struct {
 
 	maxStaleness time.Duration
 	serveStale   bool
-	verify       func(*Catalogue) error // of the signature; nil where none is asked for
 
 	refreshing sync.Mutex
 	state      atomic.Pointer[state]
