@@ -15,14 +15,15 @@ import (
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/bundle"
 
+	"github.com/regogate/regogate/bundles/keys"
 	"github.com/regogate/regogate/gateway/policy"
 )
 
 // Options say how to build.
 type Options struct {
-	Revision string   // "" is the digest of the content
-	Roots    []string // nil is mcp, and system/log where the policy has something there
-	Key      *Key     // nil leaves the bundle unsigned
+	Revision string    // "" is the digest of the content
+	Roots    []string  // nil is mcp, and system/log where the policy has something there
+	Key      *keys.Key // nil leaves the bundle unsigned
 	Claims   Claims
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/rego"
 
 	"github.com/regogate/regogate/bundles"
+	"github.com/regogate/regogate/e2e/keyfile"
 	"github.com/regogate/regogate/gateway/policy"
 )
 
@@ -69,9 +70,9 @@ func TestBuildIsTheSameForTheSameFiles(t *testing.T) {
 	if err := os.Chmod(filepath.Join(other, "authz.rego"), 0o444); err != nil {
 		t.Fatal(err)
 	}
-	all := pairs(t)
-	secret, _ := all[slices.IndexFunc(all, func(p pair) bool { return p.algorithm == "HS384" })].keys(t, "k")
-	key, _ := all[slices.IndexFunc(all, func(p pair) bool { return p.algorithm == "RS256" })].keys(t, "")
+	all := keyfile.Pairs(t)
+	secret, _ := all[slices.IndexFunc(all, func(p keyfile.Pair) bool { return p.Algorithm == "HS384" })].Keys(t, "k")
+	key, _ := all[slices.IndexFunc(all, func(p keyfile.Pair) bool { return p.Algorithm == "RS256" })].Keys(t, "")
 	end := time.Unix(4102444800, 0)
 	for name, o := range map[string]bundles.Options{
 		"unsigned": {}, "HS384": {Key: secret, Claims: bundles.Claims{Scope: "s", Expires: end}}, "RS256": {Key: key},

@@ -4,22 +4,13 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/open-policy-agent/opa/v1/bundle"
-
-	"github.com/regogate/regogate/bundles"
 )
 
 // entry is one file of an archive, in its order.
@@ -93,68 +84,6 @@ func write(t testing.TB, path, text string) string {
 }
 
 const allow = "package mcp.authz\n\ndefault allow := false\n\nallow if input.claims.sub in data.mcp.grants\n"
-
-// pair is a key as files have it.
-type pair struct{ algorithm, private, public string }
-
-func pems(t testing.TB, private any, public any) (string, string) {
-	t.Helper()
-	p, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q, err := x509.MarshalPKIXPublicKey(public)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: p})), string(pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: q}))
-}
-
-func ec(t testing.TB, c elliptic.Curve) (string, string) {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(c, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pems(t, k, &k.PublicKey)
-}
-
-// pairs has a key for every algorithm.
-func pairs(t testing.TB) (list []pair) {
-	t.Helper()
-	k, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, public := pems(t, k, &k.PublicKey)
-	curves := map[string]elliptic.Curve{"ES256": elliptic.P256(), "ES384": elliptic.P384(), "ES512": elliptic.P521()}
-	for _, a := range bundles.Algorithms() {
-		p := pair{a, private, public}
-		switch {
-		case strings.HasPrefix(a, "ES"):
-			p.private, p.public = ec(t, curves[a])
-		case strings.HasPrefix(a, "HS"):
-			p.private = "a secret that is long enough, it is: " + rand.Text() + "\n"
-			p.public = p.private
-		}
-		list = append(list, p)
-	}
-	return list
-}
-
-func (p pair) keys(t testing.TB, id string) (*bundles.Key, []*bundles.Key) {
-	t.Helper()
-	dir := t.TempDir()
-	sign, err := bundles.ReadSigningKey(write(t, filepath.Join(dir, "private"), p.private), p.algorithm, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	verify, err := bundles.ReadVerificationKeys(write(t, filepath.Join(dir, "public"), p.public), p.algorithm, id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return sign, verify
-}
 
 // opa reads a bundle as plain OPA does, with keys from its configuration.
 func opa(t testing.TB, body []byte, keys *bundle.VerificationConfig) (bundle.Bundle, error) {

@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/ast"
 	"github.com/open-policy-agent/opa/v1/bundle"
+
+	"github.com/regogate/regogate/bundles/keys"
 )
 
 // Info is what a bundle says of itself, and holds. Nothing of it is verified by
@@ -133,10 +134,7 @@ func declared(b *bundle.Bundle) (entries []string) {
 
 // made is how the signature says that it was made.
 func (s Signature) made() string {
-	if s.KeyID == "" {
-		return s.Algorithm
-	}
-	return s.Algorithm + " and key " + strconv.Quote(s.KeyID)
+	return (&keys.Key{ID: s.KeyID, Algorithm: s.Algorithm}).String()
 }
 
 // signature reads a JWT without verifying it.

@@ -16,7 +16,7 @@ import (
 )
 
 func TestInspectOfOurs(t *testing.T) {
-	key, _ := of(t, "RS256").keys(t, "prod")
+	key, _ := of(t, "RS256").Keys(t, "prod")
 	b, err := bundles.Build(tree(t, policyFiles()), bundles.Options{Revision: "v1", Key: key, Claims: bundles.Claims{Scope: "s", Expires: time.Unix(2000000000, 0)}})
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func TestHostileBundles(t *testing.T) {
 	for i := range 10_001 {
 		many = append(many, entry{fmt.Sprintf("/%d", i), ""})
 	}
-	key, verify := of(t, "HS256").keys(t, "")
+	key, verify := of(t, "HS256").Keys(t, "")
 	for name, c := range map[string]struct {
 		body []byte
 		want string

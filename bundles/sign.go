@@ -1,8 +1,10 @@
 package bundles
 
 import (
+	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"slices"
@@ -12,6 +14,8 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/open-policy-agent/opa/v1/bundle"
 	"github.com/open-policy-agent/opa/v1/util"
+
+	"github.com/regogate/regogate/bundles/keys"
 )
 
 // Claims are what a signature says beside the digests of the files.
@@ -25,7 +29,7 @@ type Claims struct {
 // Sign returns the bundle with a signature of all its files in place of any that it
 // had. The files themselves stay as they are. A bundle that OPA cannot read, or
 // cannot verify because it is a delta, is refused.
-func Sign(body []byte, key *Key, claims Claims) ([]byte, error) {
+func Sign(body []byte, key *keys.Key, claims Claims) ([]byte, error) {
 	files, err := unpack(body, time.Time{})
 	if err != nil {
 		return nil, err
@@ -51,7 +55,7 @@ func Sign(body []byte, key *Key, claims Claims) ([]byte, error) {
 // digest is the algorithm that OPA's own signatures use for files.
 const digest = bundle.SHA256
 
-func sign(files []file, key *Key, claims Claims) (string, error) {
+func sign(files []file, key *keys.Key, claims Claims) (string, error) {
 	hasher, err := bundle.NewSignatureHasher(digest)
 	if err != nil {
 		return "", err
@@ -78,32 +82,43 @@ func sign(files []file, key *Key, claims Claims) (string, error) {
 	if !claims.Expires.IsZero() {
 		says["exp"] = claims.Expires.Unix()
 	}
-	token := jwt.NewWithClaims(key.method(), says)
 	if key.ID != "" {
-		token.Header["kid"] = key.ID
 		says["keyid"] = key.ID // where older versions of OPA look for it
 	}
-	return token.SignedString(key.key)
+	return key.Sign("JWT", says)
+}
+
+// config is the key as OPA verifies with it.
+func config(k *keys.Key) (*bundle.KeyConfig, error) {
+	if secret, ok := k.Public().([]byte); ok {
+		return &bundle.KeyConfig{Key: string(secret), Algorithm: k.Algorithm}, nil
+	}
+	der, err := x509.MarshalPKIXPublicKey(k.Public())
+	if err != nil {
+		return nil, err
+	}
+	text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	return &bundle.KeyConfig{Key: string(text), Algorithm: k.Algorithm}, nil
 }
 
 // Verify reads a bundle that must be signed with one of the keys, as OPA does, and
 // must not be expired at the time. It fails for a file that the signature does not
 // cover, and for one that is missing. A single key verifies whatever name the
 // signature has for it; of several, the one that the signature names does.
-func Verify(body []byte, keys []*Key, scope string, at time.Time) (*Info, error) {
+func Verify(body []byte, with []*keys.Key, scope string, at time.Time) (*Info, error) {
 	files, err := unpack(body, at)
 	if err != nil {
 		return nil, err
 	}
 	configs := map[string]*bundle.KeyConfig{}
 	only := ""
-	for _, k := range keys {
-		c, err := k.config()
+	for _, k := range with {
+		c, err := config(k)
 		if err != nil {
 			return nil, err
 		}
 		id := k.ID
-		if len(keys) == 1 {
+		if len(with) == 1 {
 			if id == "" {
 				id = "default"
 			}
@@ -113,14 +128,14 @@ func Verify(body []byte, keys []*Key, scope string, at time.Time) (*Info, error)
 	}
 	b, err := read(body, bundle.NewVerificationConfig(configs, only, scope, nil))
 	if err != nil {
-		return nil, unverified(err, files, keys, scope)
+		return nil, unverified(err, files, with, scope)
 	}
 	return describe(b, files, len(body)), nil
 }
 
 // unverified says beside OPA's reason what people then look for: what the bundle is
 // signed with, or what to do.
-func unverified(err error, files []file, keys []*Key, scope string) error {
+func unverified(err error, files []file, with []*keys.Key, scope string) error {
 	tokens, says := signatures(files), err.Error()
 	switch {
 	case isDelta(files):
@@ -132,7 +147,7 @@ func unverified(err error, files []file, keys []*Key, scope string) error {
 			signature(tokens[0]).Scope, scope)
 	case strings.Contains(says, "verify JWT signature"), strings.Contains(says, "verification key"):
 		var have []string
-		for _, k := range keys {
+		for _, k := range with {
 			have = append(have, k.String())
 		}
 		return fmt.Errorf("not verified: %w (the signature says that it is made with %s; verified with %s)",

@@ -11,19 +11,21 @@ import (
 	"time"
 
 	"github.com/open-policy-agent/opa/v1/bundle"
-	"github.com/open-policy-agent/opa/v1/keys"
+	opakeys "github.com/open-policy-agent/opa/v1/keys"
 
 	"github.com/regogate/regogate/bundles"
+	"github.com/regogate/regogate/bundles/keys"
+	"github.com/regogate/regogate/e2e/keyfile"
 )
 
 // configured is a key as OPA has it in its configuration.
-func configured(t testing.TB, id string, p pair) map[string]*bundle.KeyConfig {
+func configured(t testing.TB, id string, p keyfile.Pair) map[string]*bundle.KeyConfig {
 	t.Helper()
-	text, err := json.Marshal(map[string]any{id: map[string]string{"key": p.public, "algorithm": p.algorithm}})
+	text, err := json.Marshal(map[string]any{id: map[string]string{"key": p.Public, "algorithm": p.Algorithm}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := keys.ParseKeysConfig(text)
+	all, err := opakeys.ParseKeysConfig(text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,8 +33,8 @@ func configured(t testing.TB, id string, p pair) map[string]*bundle.KeyConfig {
 }
 
 func TestAlgorithmsAreOPAs(t *testing.T) {
-	for _, a := range append(bundles.Algorithms(), "EdDSA", "none", "HS1", "ES256K", "rs256") {
-		if ours := slices.Contains(bundles.Algorithms(), a); ours != keys.IsSupportedAlgorithm(a) {
+	for _, a := range append(keys.Algorithms(), "EdDSA", "none", "HS1", "ES256K", "rs256") {
+		if ours := slices.Contains(keys.Algorithms(), a); ours != opakeys.IsSupportedAlgorithm(a) {
 			t.Errorf("%s: ours says %v, OPA says otherwise", a, ours)
 		}
 	}
@@ -42,25 +44,25 @@ func TestAlgorithmsAreOPAs(t *testing.T) {
 // with every algorithm, the right key and another.
 func TestSignaturesGoBothWays(t *testing.T) {
 	dir := tree(t, policyFiles())
-	others := pairs(t)
-	for i, p := range pairs(t) {
-		key, verify := p.keys(t, "prod")
-		_, wrong := others[i].keys(t, "prod")
+	others := keyfile.Pairs(t)
+	for i, p := range keyfile.Pairs(t) {
+		key, verify := p.Keys(t, "prod")
+		_, wrong := others[i].Keys(t, "prod")
 		ours, err := bundles.Build(dir, bundles.Options{Key: key})
 		if err != nil {
-			t.Fatal(p.algorithm, err)
+			t.Fatal(p.Algorithm, err)
 		}
 		plain, err := opa(t, ours.Bytes, nil)
 		if err == nil {
-			t.Errorf("%s: plain OPA reads a signed bundle without a key: %v", p.algorithm, plain.Manifest.Revision)
+			t.Errorf("%s: plain OPA reads a signed bundle without a key: %v", p.Algorithm, plain.Manifest.Revision)
 		}
 		for _, id := range []string{"prod", ""} { // the configured key, and the one that the signature names
 			if _, err := opa(t, ours.Bytes, bundle.NewVerificationConfig(configured(t, "prod", p), id, "", nil)); err != nil {
-				t.Errorf("%s: plain OPA refuses ours: %v", p.algorithm, err)
+				t.Errorf("%s: plain OPA refuses ours: %v", p.Algorithm, err)
 			}
 		}
-		if _, err := opa(t, ours.Bytes, bundle.NewVerificationConfig(configured(t, "prod", pair{p.algorithm, "", others[i].public}), "prod", "", nil)); err == nil {
-			t.Errorf("%s: plain OPA takes ours with another key", p.algorithm)
+		if _, err := opa(t, ours.Bytes, bundle.NewVerificationConfig(configured(t, "prod", keyfile.Pair{Algorithm: p.Algorithm, Public: others[i].Public}), "prod", "", nil)); err == nil {
+			t.Errorf("%s: plain OPA takes ours with another key", p.Algorithm)
 		}
 		unsigned, err := bundles.Build(dir, bundles.Options{})
 		if err != nil {
@@ -69,26 +71,26 @@ func TestSignaturesGoBothWays(t *testing.T) {
 		theirs := opaSigned(t, unsigned.Bytes, p, "prod")
 		for name, body := range map[string][]byte{"ours": ours.Bytes, "theirs": theirs} {
 			info, err := bundles.Verify(body, verify, "", time.Now())
-			if err != nil || info.Revision != ours.Revision || info.Signatures[0].Algorithm != p.algorithm ||
+			if err != nil || info.Revision != ours.Revision || info.Signatures[0].Algorithm != p.Algorithm ||
 				info.Signatures[0].KeyID != "prod" || info.Signatures[0].Files != 5 {
-				t.Errorf("%s, %s: %+v %v", p.algorithm, name, info, err)
+				t.Errorf("%s, %s: %+v %v", p.Algorithm, name, info, err)
 			}
-			want := fmt.Sprintf("(the signature says that it is made with %s and key \"prod\"; verified with %[1]s and key \"prod\")", p.algorithm)
+			want := fmt.Sprintf("(the signature says that it is made with %s and key \"prod\"; verified with %[1]s and key \"prod\")", p.Algorithm)
 			if _, err := bundles.Verify(body, wrong, "", time.Now()); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s, %s, with another key: %v", p.algorithm, name, err)
+				t.Errorf("%s, %s, with another key: %v", p.Algorithm, name, err)
 			}
 		}
 	}
 }
 
 // opaSigned is the bundle as OPA itself signs it.
-func opaSigned(t testing.TB, body []byte, p pair, id string) []byte {
+func opaSigned(t testing.TB, body []byte, p keyfile.Pair, id string) []byte {
 	t.Helper()
 	b, err := opa(t, body, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := b.GenerateSignature(bundle.NewSigningConfig(p.private, p.algorithm, ""), id, true); err != nil {
+	if err := b.GenerateSignature(bundle.NewSigningConfig(p.Private, p.Algorithm, ""), id, true); err != nil {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
@@ -98,16 +100,16 @@ func opaSigned(t testing.TB, body []byte, p pair, id string) []byte {
 	return out.Bytes()
 }
 
-func of(t testing.TB, algorithm string) pair {
+func of(t testing.TB, algorithm string) keyfile.Pair {
 	t.Helper()
-	all := pairs(t)
-	return all[slices.IndexFunc(all, func(p pair) bool { return p.algorithm == algorithm })]
+	all := keyfile.Pairs(t)
+	return all[slices.IndexFunc(all, func(p keyfile.Pair) bool { return p.Algorithm == algorithm })]
 }
 
 // TestSignLeavesFilesAsTheyAre signs what people and other tools put into bundles.
 func TestSignLeavesFilesAsTheyAre(t *testing.T) {
 	p := of(t, "ES256")
-	key, verify := p.keys(t, "")
+	key, verify := p.Keys(t, "")
 	files := []entry{
 		{"./a.rego", allow},
 		{"/mcp/b.rego", "package mcp.b # no line end"},
@@ -144,7 +146,7 @@ func TestSignLeavesFilesAsTheyAre(t *testing.T) {
 
 func TestVerifyRefusesWhatWasChanged(t *testing.T) {
 	p := of(t, "PS384")
-	key, verify := p.keys(t, "prod")
+	key, verify := p.Keys(t, "prod")
 	b, err := bundles.Build(tree(t, policyFiles()), bundles.Options{Key: key})
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +217,7 @@ func unsecured(t testing.TB, text string) string {
 
 func TestScopeAndExpiry(t *testing.T) {
 	p := of(t, "HS256")
-	key, verify := p.keys(t, "")
+	key, verify := p.Keys(t, "")
 	end := time.Unix(2000000000, 0).UTC()
 	b, err := bundles.Build(tree(t, policyFiles()), bundles.Options{Key: key, Claims: bundles.Claims{Scope: "prod", Expires: end}})
 	if err != nil {
@@ -247,7 +249,7 @@ func TestScopeAndExpiry(t *testing.T) {
 }
 
 func TestSignRefuses(t *testing.T) {
-	key, _ := of(t, "HS256").keys(t, "")
+	key, _ := of(t, "HS256").Keys(t, "")
 	for want, body := range map[string][]byte{
 		"is a delta bundle, which OPA cannot verify: sign the whole one": archive(t, entry{"/patch.json", `{"data": [{"op": "upsert", "path": "/mcp/x", "value": 1}]}`}),
 		"is no bundle: want a gzipped tar archive":                       []byte("<!DOCTYPE html>"),
@@ -263,14 +265,14 @@ func TestSignRefuses(t *testing.T) {
 
 // TestKeySetVerifies has the signature choose the key of a set.
 func TestKeySetVerifies(t *testing.T) {
-	set, private := jwks(t)
+	set, private := keyfile.JWKS(t)
 	path := write(t, filepath.Join(t.TempDir(), "public.json"), set)
-	all, err := bundles.ReadVerificationKeys(path, "", "")
+	all, err := keys.ReadVerification(path, "", "")
 	if err != nil || len(all) != 3 {
 		t.Fatal(all, err)
 	}
 	for _, id := range []string{"rsa", "ec", "oct"} {
-		key, err := bundles.ReadSigningKey(write(t, filepath.Join(t.TempDir(), "private.json"), private), "", id)
+		key, err := keys.ReadSigning(write(t, filepath.Join(t.TempDir(), "private.json"), private), "", id)
 		if err != nil {
 			t.Fatal(id, err)
 		}
@@ -282,12 +284,12 @@ func TestKeySetVerifies(t *testing.T) {
 			t.Errorf("%s: %+v %v", id, info, err)
 		}
 		for _, k := range all {
-			if _, err := bundles.Verify(b.Bytes, []*bundles.Key{k}, "", time.Now()); (err == nil) != (k.ID == id) {
+			if _, err := bundles.Verify(b.Bytes, []*keys.Key{k}, "", time.Now()); (err == nil) != (k.ID == id) {
 				t.Errorf("made with %s, verified with %v: %v", id, k, err)
 			}
 		}
 	}
-	key, _ := of(t, "RS256").keys(t, "another")
+	key, _ := of(t, "RS256").Keys(t, "another")
 	b, err := bundles.Build(tree(t, policyFiles()), bundles.Options{Key: key})
 	if err != nil {
 		t.Fatal(err)

@@ -167,7 +167,7 @@ func (k *check) decisionLog() {
 
 func (k *check) registry(ctx context.Context, o Options) (*registry.Snapshot, []strictyaml.Problem) {
 	c := k.config.Registry
-	if !k.sound("registry.path") || !k.sound("registry.postgres") || !k.sound("registry.redis") || !k.file("registry.path", c.Path, "correct the path, or remove it to use the shipped catalogue") {
+	if !k.sound("registry") || !k.file("registry.path", c.Path, "correct the path, or remove it to use the shipped catalogue") {
 		return nil, nil
 	}
 	keeper, err := registry.Open(ctx, c, o.Catalogue, slog.New(slog.DiscardHandler))

@@ -183,6 +183,9 @@ func (c *Config) rebase(dir string) {
 		iss := &c.Auth.Issuers[i]
 		paths = append(paths, &iss.JWKSFile, &iss.PublicKeyFile, &iss.InsecureHMACSecretFile)
 	}
+	if v := c.Registry.Verify; v != nil {
+		paths = append(paths, &v.Keys)
+	}
 	var clients []*registry.TLSConfig
 	for _, r := range []*registry.RedisConfig{c.Registry.Redis, c.Sessions.Redis} {
 		if r != nil {

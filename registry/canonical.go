@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -52,7 +51,7 @@ func NewCatalogue(revision string, given Catalogue) (*Catalogue, error) {
 	c := &Catalogue{Servers: given.Servers, Tools: given.Tools, Quarantine: given.Quarantine, Signature: given.Signature}
 	problems := append(normaliseServers(c.Servers), normaliseTools(c.Tools)...)
 	problems = append(problems, normaliseQuarantine(c.Quarantine)...)
-	if len(c.Signature) > maxSignature || strings.Trim(c.Signature, signatureAlphabet) != "" {
+	if !validSignature(c.Signature) {
 		problems = append(problems, strictyaml.Problem{Path: "signature", Message: "want a JWS in compact form"})
 	}
 	strictyaml.Sort(problems)

@@ -28,6 +28,9 @@ type Config struct {
 	// InsecureServeStale lets decisions go on beyond MaxStaleness, on
 	// attributes that may have been revoked.
 	InsecureServeStale bool `yaml:"insecure_serve_stale"`
+	// Verify says which signature every catalogue must have, wherever it comes
+	// from. Nil asks for none.
+	Verify *VerifyConfig `yaml:"verify"`
 }
 
 // Bounds of the configurable times. A staleness below a few polls would deny
@@ -60,6 +63,12 @@ func (c *Config) Validate(path string) []strictyaml.Problem {
 	if c.Redis != nil {
 		v.problems = append(v.problems, c.Redis.Validate(strictyaml.Field(path, "redis"))...)
 	}
+	if c.Verify != nil {
+		v.problems = append(v.problems, c.Verify.Validate(strictyaml.Field(path, "verify"))...)
+		if c.Path == "" && c.Postgres == nil {
+			v.problem("verify", "the catalogue that comes with the binary is not signed; name yours with path")
+		}
+	}
 	return v.problems
 }
 
@@ -80,15 +89,23 @@ func (c *Config) ttl() time.Duration {
 // Open builds the configured source, behind the cache where there is one, and
 // loads its first snapshot. embedded is the catalogue that comes with the
 // binary. A Redis that is down does not matter; a catalogue of files with
-// problems does, and the error has a line for each. A PostgreSQL that cannot be
-// used yet is the keeper's to go on asking: it has no snapshot, and its status and
-// the log say why.
+// problems, or without the signature that is asked for, does, and the error has a
+// line for each. A PostgreSQL that cannot be used yet, or what it holds, is the
+// keeper's to go on asking: it has no snapshot, and its status and the log say why.
 func Open(ctx context.Context, cfg Config, embedded fs.FS, log *slog.Logger) (*Keeper, error) {
+	var verifier *Verifier
+	var err error
+	if cfg.Verify != nil {
+		if verifier, err = NewVerifier(*cfg.Verify); err != nil {
+			return nil, err
+		}
+	}
 	source, err := openSource(ctx, cfg, embedded, log)
 	if err != nil {
 		return nil, err
 	}
 	k := NewKeeper(source, cfg, log)
+	k.verifier = verifier
 	if err := k.Refresh(ctx); err != nil && (cfg.Postgres == nil || ctx.Err() != nil) {
 		k.Close()
 		return nil, err

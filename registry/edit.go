@@ -134,9 +134,9 @@ func (f *File) edit(ctx context.Context, change func(*reader) error) (Head, erro
 	if f.root == "" {
 		return Head{}, fmt.Errorf("%w: %s is not a directory; name a directory in registry.path, such as regogate init writes", ErrReadOnly, f.name)
 	}
-	unlock, err := lockedfile.MutexAt(filepath.Join(f.root, ".lock")).Lock()
+	unlock, err := f.lock()
 	if err != nil {
-		return Head{}, fmt.Errorf("%w: %w", ErrReadOnly, err)
+		return Head{}, err
 	}
 	defer unlock()
 	names, err := f.names()
@@ -155,6 +155,15 @@ func (f *File) edit(ctx context.Context, change func(*reader) error) (Head, erro
 	}
 	f.touched.Store(true)
 	return f.Head(ctx)
+}
+
+// lock keeps other commands from the directory.
+func (f *File) lock() (unlock func(), err error) {
+	unlock, err = lockedfile.MutexAt(filepath.Join(f.root, ".lock")).Lock()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrReadOnly, err)
+	}
+	return unlock, nil
 }
 
 // place is how the reader names a file of the directory, with the colon that

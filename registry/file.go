@@ -31,6 +31,7 @@ type File struct {
 	fsys fs.FS
 	only string // the one file, or "" for the directory
 	root string // of the file system, where it is a directory that can be changed
+	sig  string // the file with the signature; "" where none is looked for
 	log  *slog.Logger
 
 	touched  atomic.Bool // the watcher saw the files come to rest after a change
@@ -44,28 +45,33 @@ type File struct {
 	pending string // fingerprint of changed files that may still be written to
 }
 
-// OpenFile opens the catalogue at a path of the file system and watches it. It
-// fails with a line for every problem.
+// OpenFile opens the catalogue at a path of the file system, with the signature
+// that is beside it, and watches both. It fails with a line for every problem.
 func OpenFile(name string, log *slog.Logger) (*File, error) {
-	info, err := os.Stat(name)
+	f, err := at(name, log)
 	if err != nil {
-		return nil, fmt.Errorf("open the catalogue: %w", err)
-	}
-	dir, only := name, ""
-	if !info.IsDir() {
-		dir, only = filepath.Dir(name), filepath.Base(name)
-	}
-	f := &File{name: name, dir: filepath.ToSlash(dir), fsys: os.DirFS(dir), only: only, log: log}
-	if f.only == "" {
-		f.root = dir
+		return nil, err
 	}
 	if err := f.open(); err != nil {
 		return nil, err
 	}
-	if f.watch, err = watch(dir, f.matters, f.touch); err != nil {
+	if f.watch, err = watch(filepath.FromSlash(f.dir), f.matters, f.touch); err != nil {
 		f.log.Warn("the catalogue cannot be watched and is polled instead", "path", name, "error", err)
 	}
 	return f, nil
+}
+
+// at is the file or directory of the path, not opened.
+func at(name string, log *slog.Logger) (*File, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, fmt.Errorf("open the catalogue: %w", err)
+	}
+	if info.IsDir() {
+		return &File{name: name, dir: filepath.ToSlash(name), fsys: os.DirFS(name), root: name, sig: signatureName, log: log}, nil
+	}
+	dir, only := filepath.Dir(name), filepath.Base(name)
+	return &File{name: name, dir: filepath.ToSlash(dir), fsys: os.DirFS(dir), only: only, sig: only + signatureExt, log: log}, nil
 }
 
 // OpenFS opens a catalogue that never changes, such as an embedded one: every
@@ -203,10 +209,14 @@ func (f *File) read(names []string) (*Catalogue, []strictyaml.Problem, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	given := found.catalogue()
+	if given.Signature, err = f.signature(); err != nil {
+		found.problems = append(found.problems, strictyaml.Problem{File: path.Join(f.dir, f.sig), Message: err.Error()})
+	}
 	if len(found.problems) > 0 {
 		return nil, found.problems, nil
 	}
-	c, err := NewCatalogue("", found.catalogue())
+	c, err := NewCatalogue("", given)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the catalogue %s: %w", f.name, err)
 	}
@@ -226,6 +236,11 @@ func (f *File) fingerprint() (mark string, names []string, err error) {
 			return "", nil, fmt.Errorf("look at the catalogue %s: %w", f.name, err)
 		}
 		fmt.Fprintf(&b, "%q %d %d\n", name, info.Size(), info.ModTime().UnixNano())
+	}
+	if f.sig != "" {
+		if info, err := fs.Stat(f.fsys, f.sig); err == nil {
+			fmt.Fprintf(&b, "%q %d %d\n", f.sig, info.Size(), info.ModTime().UnixNano())
+		}
 	}
 	return b.String(), names, nil
 }
@@ -257,14 +272,14 @@ func isCatalogue(name string) bool {
 }
 
 // matters reports whether a change at the path can change the catalogue: one of
-// its files, or a link of a mounted volume, which all files go through.
+// its files, its signature, or a link of a mounted volume, which all files go through.
 func (f *File) matters(path string) bool {
 	name := filepath.Base(path)
 	if strings.HasPrefix(name, "..") {
 		return true
 	}
 	if f.only != "" {
-		return name == f.only
+		return name == f.only || name == f.sig
 	}
-	return isCatalogue(name)
+	return isCatalogue(name) || name == f.sig
 }

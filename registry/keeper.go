@@ -24,10 +24,12 @@ type Keeper struct {
 	source Source
 	log    *slog.Logger
 	now    func() time.Time
+	// verifier says which catalogues are taken, wherever they come from; nil takes
+	// unsigned ones.
+	verifier *Verifier
 
 	maxStaleness time.Duration
 	serveStale   bool
-	verify       func(*Catalogue) error // of the signature; nil where none is asked for
 
 	refreshing sync.Mutex
 	state      atomic.Pointer[state]
@@ -37,10 +39,13 @@ type Keeper struct {
 // state is what the keeper knows, replaced as a whole.
 type state struct {
 	snapshot  *Snapshot
-	confirmed time.Time // when the source was asked that said the snapshot is current
-	failure   error     // of the last refresh
-	stale     bool      // as last logged
-	recalled  bool      // the source has not confirmed it to this replica
+	signed    Signed     // of the snapshot
+	loaded    *Catalogue // the last one: the snapshot's, or one that is refused
+	confirmed time.Time  // when the source was asked that said the snapshot is current
+	failure   error      // of the last refresh
+	keys      error      // why the keys could not be read again
+	stale     bool       // as last logged
+	recalled  bool       // the source has not confirmed it to this replica
 }
 
 // NewKeeper returns a keeper of the source, which Close closes. It knows
@@ -60,14 +65,16 @@ func (k *Keeper) Current() *Snapshot { return k.state.Load().snapshot }
 
 // Fresh reports whether decisions may rest on Current: the source confirmed
 // it, asked no longer before now than the maximum staleness; or the operator
-// chose to serve what is stale. Without a snapshot it is false.
-func (k *Keeper) Fresh(now time.Time) bool {
-	s := k.state.Load()
-	return s.snapshot != nil && (k.serveStale || !k.isStale(s, now))
+// chose to serve what is stale. Without a snapshot it is false, and so it is when
+// the snapshot's signature has expired.
+func (k *Keeper) Fresh(now time.Time) bool { return k.fresh(k.state.Load(), now) }
+
+func (k *Keeper) fresh(s *state, now time.Time) bool {
+	return s.snapshot != nil && !s.signed.expired(now) && (k.serveStale || !k.isStale(s, now))
 }
 
 func (k *Keeper) isStale(s *state, now time.Time) bool {
-	return now.Sub(s.confirmed) > k.maxStaleness
+	return now.Sub(s.confirmed) > k.maxStaleness || s.signed.expired(now)
 }
 
 // Changed is a hint channel for one receiver: a value means that Current
@@ -77,10 +84,11 @@ func (k *Keeper) Changed() <-chan struct{} { return k.changed }
 // Status is what a keeper knows about itself.
 type Status struct {
 	Ready     bool          // Fresh at the time of the call
-	Stale     bool          // the source has not confirmed the snapshot for too long
+	Stale     bool          // the source has not confirmed the snapshot for too long, or its signature has expired
 	Age       time.Duration // since the last confirmation; 0 where there was none
 	Revision  string
 	Digest    string
+	Signed    Signed // zero where no signature is asked for
 	Tools     int
 	Suggested int
 	Problems  []string // a line each; a keeper may be ready in spite of them
@@ -89,10 +97,13 @@ type Status struct {
 // Status returns the state for readiness, metrics and people.
 func (k *Keeper) Status() Status {
 	now, s := k.now(), k.state.Load()
-	st := Status{Ready: k.Fresh(now), Problems: k.source.Problems()}
-	if s.failure != nil {
-		st.Problems = append([]string{s.failure.Error()}, st.Problems...)
+	st := Status{Ready: k.fresh(s, now), Signed: s.signed}
+	for _, err := range []error{s.failure, s.keys} {
+		if err != nil {
+			st.Problems = append(st.Problems, err.Error())
+		}
 	}
+	st.Problems = append(st.Problems, k.source.Problems()...)
 	if s.snapshot != nil {
 		st.Stale, st.Age = k.isStale(s, now), now.Sub(s.confirmed)
 		st.Revision, st.Digest = s.snapshot.Revision(), s.snapshot.Digest()
@@ -141,6 +152,9 @@ func (k *Keeper) Refresh(ctx context.Context) error {
 	defer k.refreshing.Unlock()
 	before := k.state.Load()
 	after := *before
+	if k.verifier != nil {
+		after.keys = k.verifier.Reload()
+	}
 	after.failure = k.ask(ctx, before, &after)
 	if after.failure != nil && ctx.Err() != nil {
 		return after.failure
@@ -164,17 +178,40 @@ func (k *Keeper) ask(ctx context.Context, before, after *state) error {
 	if err != nil {
 		return fmt.Errorf("ask the registry for its revision: %w%s", err, k.recall(ctx, before, after))
 	}
-	if s := before.snapshot; s != nil && s.head == head {
-		after.confirmed, after.recalled = asked, false
-		return nil
+	if c := before.loaded; c == nil || c.Head != head {
+		loadCtx, cancel := context.WithTimeout(ctx, loadTimeout)
+		defer cancel()
+		if after.loaded, err = k.source.Load(loadCtx, head); err != nil {
+			after.loaded = nil
+			return fmt.Errorf("load revision %s of the registry: %w", head.Revision, err)
+		}
 	}
-	loadCtx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
-	c, err := k.source.Load(loadCtx, head)
-	if err != nil {
-		return fmt.Errorf("load revision %s of the registry: %w", head.Revision, err)
+	// Keys and the time may have changed under a catalogue that has not.
+	if err := k.take(after.loaded, before, after); err != nil {
+		return fmt.Errorf("revision %s of the registry is refused: %w", after.loaded.Head.Revision, err)
 	}
-	after.snapshot, after.confirmed, after.recalled = NewSnapshot(c, asked), asked, false
+	after.confirmed, after.recalled = asked, false
+	return nil
+}
+
+// take makes the catalogue the one in force, unless its signature is not as asked
+// for. One that was signed before the one in force is a way back that somebody else
+// chose.
+func (k *Keeper) take(c *Catalogue, before, after *state) error {
+	if k.verifier != nil {
+		signed, err := k.verifier.Verify(c, k.now())
+		if err != nil {
+			return err
+		}
+		if inForce := before.signed; signed.At.Before(inForce.At) {
+			return fmt.Errorf("it was signed at %s, before the one in force, which was at %s: sign it again if it is to come back",
+				signed.At.Format(time.RFC3339), inForce.At.Format(time.RFC3339))
+		}
+		after.signed = signed
+	}
+	if s := before.snapshot; s == nil || s.head != c.Head {
+		after.snapshot = NewSnapshot(c, k.now())
+	}
 	return nil
 }
 
@@ -189,24 +226,20 @@ type rememberer interface {
 // source's last answer to any of them. It returns what to add to the failure.
 func (k *Keeper) recall(ctx context.Context, before, after *state) (remark string) {
 	memory, ok := k.source.(rememberer)
-	if !ok || k.verify == nil || before.snapshot != nil && !before.recalled {
+	if !ok || k.verifier == nil || before.snapshot != nil && !before.recalled {
 		return ""
 	}
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	c, confirmed, err := memory.Remembered(ctx)
 	if err == nil {
-		err = k.verify(c)
+		err = k.take(c, before, after)
 	}
 	if err != nil {
 		return fmt.Sprintf("; nor can it come from the cache: %v", err)
 	}
-	now := k.now()
-	if confirmed.After(now) {
+	if now := k.now(); confirmed.After(now) {
 		confirmed = now
-	}
-	if s := before.snapshot; s == nil || s.head != c.Head {
-		after.snapshot = NewSnapshot(c, now)
 	}
 	after.confirmed, after.recalled = confirmed, true
 	return ""
@@ -227,9 +260,15 @@ func (k *Keeper) report(before, after *state) {
 	case after.failure == nil && before.failure != nil:
 		k.log.Info("registry can be refreshed again")
 	}
+	switch {
+	case after.keys != nil && before.keys == nil:
+		k.log.Error("the keys of the registry cannot be read, the last good ones stay", "error", after.keys)
+	case after.keys == nil && before.keys != nil:
+		k.log.Info("the keys of the registry can be read again")
+	}
 	if after.stale && !before.stale && after.snapshot != nil {
 		k.log.Error("registry is stale", "unconfirmed", k.now().Sub(after.confirmed).Round(time.Second).String(),
-			"max_staleness", k.maxStaleness.String(), "serving", k.serveStale)
+			"max_staleness", k.maxStaleness.String(), "serving", k.fresh(after, k.now()))
 	}
 }
 

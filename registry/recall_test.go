@@ -12,23 +12,14 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// signedOf is a signed catalogue of the tools.
-func signedOf(t *testing.T, signature string, tools ...Tool) *Catalogue {
+// signedOf is a catalogue of the tools that the ring's key signed now.
+func signedOf(t *testing.T, ring *keyring, tools ...Tool) *Catalogue {
 	t.Helper()
-	c := mustCatalogue(t, tools...)
-	signed, err := NewCatalogue("7", Catalogue{Servers: c.Servers, Tools: c.Tools, Signature: signature})
+	c, err := NewCatalogue("7", *signed(t, mustCatalogue(t, tools...), ring.private["a"], Claims{}, time.Now()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return signed
-}
-
-// genuine accepts the catalogue that is signed so.
-func genuine(c *Catalogue) error {
-	if c.Signature != "genuine" {
-		return errors.New("the signature is forged")
-	}
-	return nil
+	return c
 }
 
 // memory is a source that remembers what a test says.
@@ -50,11 +41,12 @@ func (m *memory) Remembered(context.Context) (*Catalogue, time.Time, error) {
 func TestKeeperRecalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := errors.New("down")
+		ring := newKeyring(t, "a")
 		start := time.Now()
-		m := &memory{scripted: scripted{headErr: down}, remembered: signedOf(t, "genuine", validTool("a", "t")), at: start.Add(-10 * time.Second)}
+		m := &memory{scripted: scripted{headErr: down}, remembered: signedOf(t, ring, validTool("a", "t")), at: start.Add(-10 * time.Second)}
 		var log logged
 		k := NewKeeper(m, Config{}, log.logger())
-		k.verify = genuine
+		k.verifier = ring.verifier(t)
 		refresh := func(wantErr bool) {
 			t.Helper()
 			if err := k.Refresh(t.Context()); errors.Is(err, down) != wantErr {
@@ -78,24 +70,24 @@ func TestKeeperRecalls(t *testing.T) {
 		if st := k.Status(); !st.Ready || st.Age != time.Second || k.Current() != first {
 			t.Errorf("status %+v", st)
 		}
-		m.remembered, m.at = signedOf(t, "genuine", validTool("a", "u")), time.Now().Add(time.Hour) // its clock is wrong
+		m.remembered, m.at = signedOf(t, ring, validTool("a", "u")), time.Now().Add(time.Hour) // its clock is wrong
 		refresh(true)
 		if _, ok := k.Current().Lookup("a", "u"); !ok || k.Status().Age != 0 {
 			t.Errorf("the other replica's change did not arrive, age %s", k.Status().Age)
 		}
 		time.Sleep(time.Second)
-		m.remembered = signedOf(t, "forged", validTool("a", "v"))
+		m.remembered = signedOf(t, newKeyring(t, "a"), validTool("a", "v"))
 		refresh(true)
 		if _, ok := k.Current().Lookup("a", "u"); !ok || k.Status().Age != time.Second {
 			t.Errorf("age %s", k.Status().Age)
 		}
-		if p := k.Status().Problems[0]; p != "ask the registry for its revision: down; nor can it come from the cache: the signature is forged" {
+		if p := k.Status().Problems[0]; p != "ask the registry for its revision: down; nor can it come from the cache: its signature is not what ES256 and key \"a\" made of it: another key did, or somebody changed it; sign the catalogue again" {
 			t.Errorf("problem %q", p)
 		}
 		// Once the source has answered, only the source counts.
-		m.headErr, m.catalogue = nil, signedOf(t, "genuine", validTool("a", "w"))
+		m.headErr, m.catalogue = nil, signedOf(t, ring, validTool("a", "w"))
 		refresh(false)
-		m.headErr, m.remembered, m.at, m.asked = down, signedOf(t, "genuine", validTool("a", "t")), time.Now(), 0
+		m.headErr, m.remembered, m.at, m.asked = down, signedOf(t, ring, validTool("a", "t")), time.Now(), 0
 		refresh(true)
 		if _, ok := k.Current().Lookup("a", "w"); !ok || m.asked != 0 {
 			t.Errorf("asked %d times for what is remembered", m.asked)
@@ -109,24 +101,21 @@ func TestKeeperRecalls(t *testing.T) {
 // What is remembered counts for nothing unless signatures are checked, and this
 // one is good; and never replaces newer knowledge.
 func TestKeeperDoesNotRecall(t *testing.T) {
+	ring, tool := newKeyring(t, "a"), validTool("a", "t")
 	for name, c := range map[string]struct {
-		verify    func(*Catalogue) error
-		signature string
-		none      bool
+		verifier   *Verifier
+		remembered *Catalogue
 	}{
-		"no verification": {nil, "genuine", false},
-		"forged":          {genuine, "forged", false},
-		"not signed":      {genuine, "", false},
-		"nothing":         {genuine, "", true},
+		"no verification": {nil, signedOf(t, ring, tool)},
+		"forged":          {ring.verifier(t), signedOf(t, newKeyring(t, "a"), tool)},
+		"not signed":      {ring.verifier(t), mustCatalogue(t, tool)},
+		"nothing":         {ring.verifier(t), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			down := errors.New("down")
-			m := &memory{scripted: scripted{headErr: down}, remembered: signedOf(t, c.signature, validTool("a", "t")), at: time.Now()}
-			if c.none {
-				m.remembered = nil
-			}
+			m := &memory{scripted: scripted{headErr: down}, remembered: c.remembered, at: time.Now()}
 			k := NewKeeper(m, Config{InsecureServeStale: true}, quiet())
-			k.verify = c.verify
+			k.verifier = c.verifier
 			if err := k.Refresh(t.Context()); !errors.Is(err, down) || k.Current() != nil || k.Fresh(time.Now()) {
 				t.Errorf("error %v, snapshot %v", err, k.Current())
 			}
@@ -138,7 +127,8 @@ func TestKeeperDoesNotRecall(t *testing.T) {
 // each fault of what is in Redis is found.
 func TestRememberedInRedis(t *testing.T) {
 	down := errors.New("down")
-	signed := signedOf(t, "genuine", validTool("a", "t"), validTool("b", "t"))
+	ring := newKeyring(t, "a")
+	signed := signedOf(t, ring, validTool("a", "t"), validTool("b", "t"))
 	const latest = "gw:v3:latest"
 	keys := keysOf(signed)
 	for name, c := range map[string]struct {
@@ -160,15 +150,12 @@ func TestRememberedInRedis(t *testing.T) {
 		"no part":         {func(m *miniredis.Miniredis) { m.Del(keys[1]) }, "is not in Redis any more"},
 		"part of another": {func(m *miniredis.Miniredis) { v, _ := m.Get(keys[2]); m.Set(keys[1], v) }, "is not in Redis any more"},
 		"signed by nobody": {func(m *miniredis.Miniredis) {
-			other, err := NewCatalogue("7", Catalogue{Servers: signed.Servers, Tools: signed.Tools, Signature: "forged"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			other := signedOf(t, newKeyring(t, "a"), signed.Tools...)
 			index, _ := encoded(t, other)
 			m.Set(keysOf(other)[0], index)
 			v, _ := m.Get(latest)
 			m.Set(latest, strings.Replace(v, signed.Head.Digest, other.Head.Digest, 1))
-		}, "the signature is forged"},
+		}, "its signature is not what ES256 and key \"a\" made of it"},
 		"impossible size": {func(m *miniredis.Miniredis) {
 			index := indexOf(t, reference{Name: "a", Digest: signed.parts[0].Digest, Size: -1})
 			m.Set("gw:v3:index:"+sealed(index).Digest, index)
@@ -187,7 +174,7 @@ func TestRememberedInRedis(t *testing.T) {
 
 			two := cachedOver(t, &scripted{headErr: down}, redis.Addr())
 			k := NewKeeper(two, Config{}, quiet())
-			k.verify = genuine
+			k.verifier = ring.verifier(t)
 			if err := k.Refresh(t.Context()); !errors.Is(err, down) || strings.Contains(err.Error(), "cache") != (c.want != "") || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("error %v", err)
 			}
@@ -215,7 +202,7 @@ func TestLatestIsWrittenWithCare(t *testing.T) {
 	c := cachedOver(t, source, redis.Addr())
 	supplied(t, redis, load(t, c))
 
-	signed := signedOf(t, "genuine", validTool("a", "t"))
+	signed := signedOf(t, newKeyring(t, "a"), validTool("a", "t"))
 	source.set(func(s *scripted) { s.catalogue = signed })
 	load(t, c)
 	const key = "gw:v3:latest"

@@ -43,7 +43,10 @@ const (
 	maxSignature   = 16 << 10
 )
 
-const signatureAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_."
+// validSignature reports whether s can be a JWS in compact form, or is empty.
+func validSignature(s string) bool {
+	return len(s) <= maxSignature && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
+}
 
 // check returns what is wrong with what the tool says, paths beginning with the
 // given one.

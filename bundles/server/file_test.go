@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/regogate/regogate/bundles"
+	"github.com/regogate/regogate/bundles/keys"
 )
 
 const (
@@ -116,7 +117,7 @@ func TestFiles(t *testing.T) {
 	d.key = newKey(t, "ours")
 	put(t, path, signed(time.Unix(1e9, 0)))
 	st, body := d.look()
-	if _, err := bundles.Verify(body, []*bundles.Key{d.key}, "", time.Now()); err != nil || st.SourceProblem != "" {
+	if _, err := bundles.Verify(body, []*keys.Key{d.key}, "", time.Now()); err != nil || st.SourceProblem != "" {
 		t.Errorf("signed anew: %+v %v", st, err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/open-policy-agent/opa/v1/storage/inmem"
 
 	"github.com/regogate/regogate/bundles"
+	"github.com/regogate/regogate/bundles/keys"
 )
 
 // opa has OPA's own plug-in download the bundle, and tells each status of it.
@@ -78,7 +79,7 @@ func TestOPA(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			key := hmacKey(t)
 			s := newStand(t, t.TempDir(), func(c *Config) {
-				c.Sign = func() (*bundles.Key, bundles.Claims, error) { return key, bundles.Claims{Scope: "prod"}, nil }
+				c.Sign = func() (*keys.Key, bundles.Claims, error) { return key, bundles.Claims{Scope: "prod"}, nil }
 			})
 			first := s.other("")
 			m, told := opa(t, fmt.Sprintf(`{

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/regogate/regogate/bundles"
+	"github.com/regogate/regogate/bundles/keys"
 )
 
 // Config says what to serve.
@@ -27,7 +28,7 @@ type Config struct {
 	Retain  int // revisions of each bundle
 	// Sign says how bundles are to be signed now; it is asked often. Without a key
 	// they stay as they are, as they do where this is nil.
-	Sign func() (*bundles.Key, bundles.Claims, error)
+	Sign func() (*keys.Key, bundles.Claims, error)
 	// Check returns why the bundle that was made of the source is not to be
 	// published. nil finds nothing.
 	Check func(source string, body []byte) error

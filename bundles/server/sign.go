@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/regogate/regogate/bundles"
+	"github.com/regogate/regogate/bundles/keys"
 )
 
 // Signing is how a bundle was signed.
@@ -17,7 +18,7 @@ type Signing struct {
 
 // signer signs as is wanted now. Without a key it leaves bundles as they are.
 type signer struct {
-	key    *bundles.Key
+	key    *keys.Key
 	claims bundles.Claims
 	how    Signing
 }

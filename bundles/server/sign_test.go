@@ -13,10 +13,11 @@ import (
 	"time"
 
 	"github.com/regogate/regogate/bundles"
+	"github.com/regogate/regogate/bundles/keys"
 )
 
 // newKey makes one for ES256, whose signatures are never the same twice.
-func newKey(t *testing.T, id string) *bundles.Key {
+func newKey(t *testing.T, id string) *keys.Key {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -31,15 +32,15 @@ func newKey(t *testing.T, id string) *bundles.Key {
 
 const secret = "one secret, of words enough"
 
-func hmacKey(t *testing.T) *bundles.Key { return readKey(t, []byte(secret), "HS256", "prod") }
+func hmacKey(t *testing.T) *keys.Key { return readKey(t, []byte(secret), "HS256", "prod") }
 
-func readKey(t *testing.T, text []byte, algorithm, id string) *bundles.Key {
+func readKey(t *testing.T, text []byte, algorithm, id string) *keys.Key {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key")
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	key, err := bundles.ReadSigningKey(path, algorithm, id)
+	key, err := keys.ReadSigning(path, algorithm, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ type desk struct {
 	*stand
 	b      *served
 	config Config
-	key    *bundles.Key
+	key    *keys.Key
 	claims bundles.Claims
 }
 
@@ -64,7 +65,7 @@ func newDesk(t *testing.T, adjust ...func(*Config)) *desk {
 		t.Fatal(err)
 	}
 	d.config = d.stand.config()
-	d.config.Sign = func() (*bundles.Key, bundles.Claims, error) { return d.key, d.claims, nil }
+	d.config.Sign = func() (*keys.Key, bundles.Claims, error) { return d.key, d.claims, nil }
 	for _, f := range adjust {
 		f(&d.config)
 	}
@@ -105,7 +106,7 @@ func TestSignedAnew(t *testing.T) {
 	last := ""
 	for _, step := range []struct {
 		name    string
-		key     *bundles.Key
+		key     *keys.Key
 		scope   string
 		expires time.Time
 		same    bool
@@ -139,7 +140,7 @@ func TestSignedAnew(t *testing.T) {
 			}
 			continue
 		}
-		info, err := bundles.Verify(body, []*bundles.Key{step.key}, step.scope, time.Now())
+		info, err := bundles.Verify(body, []*keys.Key{step.key}, step.scope, time.Now())
 		if err != nil || !info.Signatures[0].Expires.Equal(st.Expires) || st.Expires.IsZero() != step.expires.IsZero() {
 			t.Errorf("%s: %+v %v, status %v", step.name, info, err, st.Expires)
 		}
@@ -163,7 +164,7 @@ func TestSignedAnewWithoutSource(t *testing.T) {
 	}
 	d.key = newKey(t, "two")
 	after, body := d.look()
-	if _, err := bundles.Verify(body, []*bundles.Key{d.key}, "", time.Now()); err != nil || after.ETag == before.ETag || after.Revision != first.Revision {
+	if _, err := bundles.Verify(body, []*keys.Key{d.key}, "", time.Now()); err != nil || after.ETag == before.ETag || after.Revision != first.Revision {
 		t.Errorf("signed anew: %+v %v", after, err)
 	}
 	list := d.list()
@@ -216,7 +217,7 @@ func TestSameBytesOfTwoContents(t *testing.T) {
 func TestKeyCannotBeRead(t *testing.T) {
 	d := newDesk(t)
 	d.look()
-	d.server.config.Sign = func() (*bundles.Key, bundles.Claims, error) { return nil, bundles.Claims{}, os.ErrNotExist }
+	d.server.config.Sign = func() (*keys.Key, bundles.Claims, error) { return nil, bundles.Claims{}, os.ErrNotExist }
 	d.save("false")
 	st, body := d.look()
 	text, err := unzipped(body)

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/regogate/regogate/bundles"
+	"github.com/regogate/regogate/bundles/keys"
 	"github.com/regogate/regogate/gateway/policy"
 )
 
@@ -38,15 +39,19 @@ type signing struct {
 }
 
 func (s *signing) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&s.key, "signing-key", "", "private key: PEM, JWKS, or for HS* the file with the secret")
-	cmd.Flags().StringVar(&s.algorithm, "signing-alg", "", "signature algorithm: "+strings.Join(bundles.Algorithms(), ", ")+" (default: the first that goes with the key)")
-	cmd.Flags().StringVar(&s.id, "key-id", "", "name of the key, which verifiers look it up by; chooses a key of a JWKS")
+	s.keyFlags(cmd)
 	cmd.Flags().StringVar(&s.scope, "scope", "", "scope that verifiers must ask for")
+}
+
+func (s *signing) keyFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&s.key, "signing-key", "", "private key: PEM, JWKS, or for HS* the file with the secret")
+	cmd.Flags().StringVar(&s.algorithm, "signing-alg", "", "signature algorithm: "+strings.Join(keys.Algorithms(), ", ")+" (default: the first that goes with the key)")
+	cmd.Flags().StringVar(&s.id, "key-id", "", "name of the key, which verifiers look it up by; chooses a key of a JWKS")
 	cmd.Flags().DurationVar(&s.expires, "expires-in", 0, "how long the signature is good, such as 720h (default: for ever)")
 }
 
 // read returns nothing where no key is named.
-func (s *signing) read() (*bundles.Key, bundles.Claims, error) {
+func (s *signing) read() (*keys.Key, bundles.Claims, error) {
 	claims := bundles.Claims{Scope: s.scope}
 	if s.expires < 0 {
 		return nil, claims, fmt.Errorf("--expires-in: %v is negative", s.expires)
@@ -60,7 +65,7 @@ func (s *signing) read() (*bundles.Key, bundles.Claims, error) {
 		}
 		return nil, claims, nil
 	}
-	key, err := bundles.ReadSigningKey(s.key, s.algorithm, s.id)
+	key, err := keys.ReadSigning(s.key, s.algorithm, s.id)
 	if err != nil {
 		return nil, claims, fmt.Errorf("--signing-key: %w", err)
 	}
@@ -176,7 +181,7 @@ func bundleVerifyCommand() *cobra.Command {
 			case keyFile == "":
 				return errors.New("--verification-key: name the key to verify with")
 			}
-			keys, err := bundles.ReadVerificationKeys(keyFile, algorithm, id)
+			with, err := keys.ReadVerification(keyFile, algorithm, id)
 			if err != nil {
 				return fmt.Errorf("--verification-key: %w", err)
 			}
@@ -184,7 +189,7 @@ func bundleVerifyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			info, err := bundles.Verify(body, keys, scope, time.Now())
+			info, err := bundles.Verify(body, with, scope, time.Now())
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}

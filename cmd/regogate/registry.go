@@ -35,7 +35,7 @@ func registryCommand() *cobra.Command {
 	cmd.PersistentFlags().StringVarP(&r.path, "config", "c", draft.ConfigName, "the gateway's configuration file")
 	cmd.AddCommand(registryStatusCommand(r), registryQuarantineCommand(r), registryReleaseCommand(r),
 		registryDiscoverCommand(r), registryDiffCommand(r), registryApproveCommand(r),
-		registryMigrateCommand(r), registrySyncCommand(r), registryHistoryCommand(r))
+		registryMigrateCommand(r), registrySyncCommand(r), registryHistoryCommand(r), registrySignCommand(r))
 	return cmd
 }
 

@@ -56,6 +56,13 @@ func printStatus(out io.Writer, source string, status registry.Status, snapshot 
 	row("source", "%s", source)
 	row("revision", "%s", status.Revision)
 	row("digest", "%s", status.Digest)
+	if s := status.Signed; s.By != "" {
+		text := s.By + ", at " + s.At.Format(time.RFC3339)
+		if !s.Expires.IsZero() {
+			text += ", until " + s.Expires.Format(time.RFC3339)
+		}
+		row("signed", "%s", text)
+	}
 	row("tools", "%d registered, %d of them pinned; %d only suggested", status.Tools, pinned, status.Suggested)
 	list := snapshot.Quarantine()
 	row("quarantine", "%d", len(list))

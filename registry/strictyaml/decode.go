@@ -48,8 +48,8 @@ type Options struct {
 // `yaml:",inline"` lends its keys to the one around it; fields without a tag
 // are left alone. The kinds of fields are structs, maps with string keys,
 // slices, pointers, strings, booleans, integers, floats, time.Duration, any,
-// and whatever implements encoding.TextUnmarshaler. Only a pointer and any
-// may be null. Under any an integer is an int64 and a fraction a float64.
+// and whatever implements encoding.TextUnmarshaler. Only any may be null. Under
+// any an integer is an int64 and a fraction a float64.
 func Decode(data []byte, into any, opts Options) (*Positions, []Problem) {
 	d := &decoder{
 		opts:   opts.withDefaults(),

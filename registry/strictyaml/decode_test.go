@@ -70,8 +70,7 @@ password: "$${plain} $5"
 issuers:
   - issuer: https://a
     audience: ["1", x]
-servers: {"a.b": {issuer: https://b}, c: null}
-tls: null
+servers: {"a.b": {issuer: https://b}}
 owner: payments-team
 opa:
   "n": 9007199254740993
@@ -85,7 +84,7 @@ opa:
 		Listen: "h.example:1", Port: 8443, Level: slog.LevelWarn, On: true, Count: 7, Ratio: 0.25,
 		Timeout: 90 * time.Second, Body: 4 << 20, Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
 		Password: "${plain} $5", Issuers: []issuer{{Issuer: "https://a", Audience: []string{"1", "x"}}},
-		Servers: map[string]*issuer{"a.b": {Issuer: "https://b"}, "c": nil},
+		Servers: map[string]*issuer{"a.b": {Issuer: "https://b"}},
 		OPA: map[string]any{"n": int64(9007199254740993), "f": 1.5,
 			"list": []any{true, nil, "h.example"}},
 		common: common{Owner: "payments-team"}, Untagged: "kept",
@@ -121,6 +120,7 @@ func TestProblems(t *testing.T) {
 		{"number as key", "servers:\n  1: {}\n", "f:2: servers: this key is a number; put it in quotes"},
 		{"old truth as key", "servers:\n  on: {}\n", "f:2: servers: this key is a truth value in older YAML; put it in quotes"},
 		{"no value", "owner:\n", "f:1: owner: has no value; give it one or remove the line"},
+		{"null section", "tls:\n  # issuer: x\n", "f:1: tls: has no value; give it one or remove the line"},
 		{"null list", "issuers: ~\n", "f:1: issuers: has no value; give it one or remove the line"},
 		{"string yes", "owner: yes\n", "f:1: owner: " + fmt.Sprintf(str, "a truth value in older YAML")},
 		{"string NO", "owner: NO\n", "f:1: owner: " + fmt.Sprintf(str, "a truth value in older YAML")},

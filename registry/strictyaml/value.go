@@ -84,12 +84,12 @@ func (d *decoder) plain(n *yaml.Node, path string, depth int) bool {
 }
 
 func (d *decoder) null(n *yaml.Node, path string, into reflect.Value) {
-	switch into.Kind() {
-	case reflect.Pointer, reflect.Interface:
+	if into.Kind() == reflect.Interface {
 		into.SetZero()
-	default:
-		d.problem(n.Line, path, "has no value; give it one or remove the line")
+		return
 	}
+	// Of an optional section, too: whose lines are all comments was meant to be there.
+	d.problem(n.Line, path, "has no value; give it one or remove the line")
 }
 
 // entry is one key of a mapping with its value.

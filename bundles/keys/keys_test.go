@@ -1,83 +1,33 @@
-package bundles_test
+package keys_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/regogate/regogate/bundles"
+	"github.com/regogate/regogate/bundles/keys"
+	"github.com/regogate/regogate/e2e/keyfile"
 )
-
-func b64(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
-
-// jwks is a set of an RSA key, an EC key, a secret and two keys for other things,
-// for verifying and for signing.
-func jwks(t testing.TB) (public, private string) {
-	t.Helper()
-	r, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, _, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	point, err := e.PublicKey.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	scalar, err := e.Bytes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	half := len(point) / 2
-	keys := []map[string]string{
-		{"kty": "RSA", "kid": "rsa", "alg": "PS256", "n": b64(r.N.Bytes()), "e": "AQAB"},
-		{"kty": "EC", "kid": "ec", "crv": "P-384", "x": b64(point[1 : 1+half]), "y": b64(point[1+half:])},
-		{"kty": "oct", "kid": "oct", "alg": "HS512", "k": b64([]byte("a secret of many, many words, so that it is long enough"))},
-		{"kty": "OKP", "kid": "ed", "crv": "Ed25519", "x": b64(p)},
-		{"kty": "RSA", "kid": "enc", "alg": "RSA-OAEP", "n": b64(r.N.Bytes()), "e": "AQAB"},
-	}
-	text := func() string {
-		out, err := json.Marshal(map[string]any{"keys": keys})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(out)
-	}
-	public = text()
-	keys[0]["d"], keys[0]["p"], keys[0]["q"] = b64(r.D.Bytes()), b64(r.Primes[0].Bytes()), b64(r.Primes[1].Bytes())
-	keys[0]["dp"], keys[0]["dq"], keys[0]["qi"] = b64(r.Precomputed.Dp.Bytes()), b64(r.Precomputed.Dq.Bytes()), b64(r.Precomputed.Qinv.Bytes())
-	keys[1]["d"] = b64(scalar)
-	return public, text()
-}
 
 func TestReadKeys(t *testing.T) {
 	r, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
 	}
-	private, public := pems(t, r, &r.PublicKey)
-	p256, p256public := ec(t, elliptic.P256())
+	private, public := keyfile.PEM(t, r, &r.PublicKey)
+	p256, p256public := keyfile.EC(t, elliptic.P256())
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "x"}, NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &r.PublicKey, r)
 	if err != nil {
@@ -87,7 +37,7 @@ func TestReadKeys(t *testing.T) {
 		return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 	}
 	pkcs1 := block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(r))
-	set, privateSet := jwks(t)
+	set, privateSet := keyfile.JWKS(t)
 	for name, c := range map[string]struct {
 		text, algorithm, id string
 		private             bool
@@ -116,12 +66,12 @@ func TestReadKeys(t *testing.T) {
 		"broken":              {block("PRIVATE KEY", []byte("s3cret")), "", "", true, "the key cannot be read: asn1: structure error: tags don't match"},
 		"wrong algorithm":     {p256public, "RS256", "", false, `the key does not go with "RS256": want ES256`},
 		"wrong curve":         {p256, "ES384", "", true, `the key does not go with "ES384": want ES256`},
-		"EdDSA":               {private, "EdDSA", "", true, `"EdDSA" is no signature algorithm for bundles: want one of ` + strings.Join(bundles.Algorithms(), ", ")},
-		"none":                {private, "none", "", true, `"none" is no signature algorithm for bundles: want one of ` + strings.Join(bundles.Algorithms(), ", ")},
+		"EdDSA":               {private, "EdDSA", "", true, `"EdDSA" is no signature algorithm that is known here: want one of ` + strings.Join(keys.Algorithms(), ", ")},
+		"none":                {private, "none", "", true, `"none" is no signature algorithm that is known here: want one of ` + strings.Join(keys.Algorithms(), ", ")},
 		"set, unknown":        {set, "", "nobody", false, `no key has the id "nobody": choose one of "rsa", "ec", "oct", "ed", "enc"`},
 		"set, several":        {privateSet, "", "", true, `choose one of its keys by its id: "rsa", "ec", "oct"`},
 		"set, public":         {set, "", "rsa", true, "holds a public key: want the private one"},
-		"set, Ed25519":        {set, "", "ed", false, "holds a key that no signature of a bundle can be made with: want RSA, P-256, P-384, P-521 or a secret"},
+		"set, Ed25519":        {set, "", "ed", false, "holds a key that nothing is signed with here: want RSA, P-256, P-384, P-521 or a secret"},
 		"set, empty":          {`{"keys": []}`, "", "", false, "the JWKS holds no key"},
 		"set, cut off":        {`{"keys": [{"k": "s3cret"`, "", "", false, "no JWKS: unexpected end of JSON input"},
 		"set, of a broken":    {`{"keys": [{"kty": "oct", "k": "s3cret!!"}]}`, "", "", true, "illegal base64 data"},
@@ -133,13 +83,13 @@ func TestReadKeys(t *testing.T) {
 		var got []string
 		var err error
 		if c.private {
-			var k *bundles.Key
-			if k, err = bundles.ReadSigningKey(path, c.algorithm, c.id); err == nil {
+			var k *keys.Key
+			if k, err = keys.ReadSigning(path, c.algorithm, c.id); err == nil {
 				got = append(got, k.String())
 			}
 		} else {
-			var all []*bundles.Key
-			all, err = bundles.ReadVerificationKeys(path, c.algorithm, c.id)
+			var all []*keys.Key
+			all, err = keys.ReadVerification(path, c.algorithm, c.id)
 			for _, k := range all {
 				got = append(got, k.String())
 			}
@@ -155,7 +105,7 @@ func TestReadKeys(t *testing.T) {
 			t.Errorf("%s tells the secret: %s", name, says)
 		}
 	}
-	if _, err := bundles.ReadSigningKey(filepath.Join(t.TempDir(), "none"), "", ""); err == nil || !strings.Contains(err.Error(), "the key cannot be read: open ") {
+	if _, err := keys.ReadSigning(filepath.Join(t.TempDir(), "none"), "", ""); err == nil || !strings.Contains(err.Error(), "the key cannot be read: open ") {
 		t.Errorf("no file: %v", err)
 	}
 }
@@ -166,19 +116,19 @@ func TestFingerprint(t *testing.T) {
 	seen := map[string]string{}
 	of := func(name, text, algorithm, id string) string {
 		t.Helper()
-		keys, err := bundles.ReadVerificationKeys(write(t, filepath.Join(t.TempDir(), "key"), text), algorithm, id)
+		read, err := keys.ReadVerification(write(t, filepath.Join(t.TempDir(), "key"), text), algorithm, id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := keys[0].Fingerprint()
+		got, err := read[0].Fingerprint()
 		if err != nil || len(got) != 32 || seen[got] != "" && seen[got] != name {
 			t.Errorf("%s: %q %v, which is %s", name, got, err, seen[got])
 		}
 		seen[got] = name
 		return got
 	}
-	private, public := ec(t, elliptic.P256())
-	other, _ := ec(t, elliptic.P256())
+	private, public := keyfile.EC(t, elliptic.P256())
+	other, _ := keyfile.EC(t, elliptic.P256())
 	if of("one", private, "", "a") != of("one", public, "", "b") {
 		t.Error("a public key has another fingerprint than the private one")
 	}
@@ -191,4 +141,12 @@ func TestFingerprint(t *testing.T) {
 	if digest := hex.EncodeToString(sum[:]); seen[digest[:32]] != "" {
 		t.Error("the fingerprint of a secret is its digest")
 	}
+}
+
+func write(t testing.TB, path, text string) string {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }

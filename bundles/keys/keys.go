@@ -1,4 +1,6 @@
-package bundles
+// Package keys reads the keys that sign and verify what regogate publishes, policy
+// bundles and catalogues alike: PEM, JWKS and secrets.
+package keys
 
 import (
 	"crypto/ecdsa"
@@ -20,7 +22,6 @@ import (
 
 	"github.com/MicahParks/jwkset"
 	"github.com/golang-jwt/jwt/v5"
-	"github.com/open-policy-agent/opa/v1/bundle"
 )
 
 // Algorithms are the signature algorithms that the keys in OPA's configuration can
@@ -29,7 +30,7 @@ func Algorithms() []string {
 	return []string{"ES256", "ES384", "ES512", "HS256", "HS384", "HS512", "PS256", "PS384", "PS512", "RS256", "RS384", "RS512"}
 }
 
-// Key signs or verifies bundles.
+// Key signs or verifies. It is safe for concurrent use while nobody changes it.
 type Key struct {
 	ID        string
 	Algorithm string
@@ -37,7 +38,12 @@ type Key struct {
 }
 
 // String tells keys apart and nothing of what they are.
-func (k *Key) String() string { return Signature{Algorithm: k.Algorithm, KeyID: k.ID}.made() }
+func (k *Key) String() string {
+	if k.ID == "" {
+		return k.Algorithm
+	}
+	return k.Algorithm + " and key " + strconv.Quote(k.ID)
+}
 
 // Fingerprint is the same for the same key and for no other, 32 hex digits. What it
 // tells of a secret is no more than a signature does.
@@ -58,12 +64,12 @@ func (k *Key) Fingerprint() (string, error) {
 // maxKeyFile is far above what keys need, in bytes.
 const maxKeyFile = 1 << 20
 
-// ReadSigningKey reads a private key: PEM, a JWKS with private keys, or for HS* the
+// ReadSigning reads a private key: PEM, a JWKS with private keys, or for HS* the
 // file's bytes as the secret, with a line end where there is one, as OPA has it. id
 // chooses a key of a JWKS, which may be left out where there is one, and names any
 // other. Without an algorithm it is the JWKS's, or the first that goes with the key.
 // Errors never hold any of the key.
-func ReadSigningKey(path, algorithm, id string) (*Key, error) {
+func ReadSigning(path, algorithm, id string) (*Key, error) {
 	keys, err := readKeys(path, algorithm, id, true)
 	if err != nil {
 		return nil, err
@@ -74,16 +80,16 @@ func ReadSigningKey(path, algorithm, id string) (*Key, error) {
 	return keys[0], nil
 }
 
-// ReadVerificationKeys is ReadSigningKey for public keys and certificates; a private
+// ReadVerification is ReadSigning for public keys and certificates; a private
 // key does for its public one. Of a JWKS without an id it returns every key that
-// bundles can be signed with.
-func ReadVerificationKeys(path, algorithm, id string) ([]*Key, error) {
+// can verify a signature.
+func ReadVerification(path, algorithm, id string) ([]*Key, error) {
 	return readKeys(path, algorithm, id, false)
 }
 
 func readKeys(path, algorithm, id string, private bool) ([]*Key, error) {
 	if algorithm != "" && !slices.Contains(Algorithms(), algorithm) {
-		return nil, fmt.Errorf("%q is no signature algorithm for bundles: want one of %s", algorithm, strings.Join(Algorithms(), ", "))
+		return nil, fmt.Errorf("%q is no signature algorithm that is known here: want one of %s", algorithm, strings.Join(Algorithms(), ", "))
 	}
 	f, err := os.Open(path)
 	if err != nil {
@@ -254,7 +260,7 @@ func parsed[T any](key T, err error) (any, error) {
 func (k *Key) fit(private bool) error {
 	fitting := goesWith(public(k.key))
 	if len(fitting) == 0 {
-		return errors.New("holds a key that no signature of a bundle can be made with: want RSA, P-256, P-384, P-521 or a secret")
+		return errors.New("holds a key that nothing is signed with here: want RSA, P-256, P-384, P-521 or a secret")
 	}
 	switch k.key.(type) {
 	case *rsa.PublicKey, *ecdsa.PublicKey:
@@ -296,17 +302,17 @@ func goesWith(key any) []string {
 	return nil
 }
 
-// config is the key as OPA verifies with it.
-func (k *Key) config() (*bundle.KeyConfig, error) {
-	if secret, ok := k.key.([]byte); ok {
-		return &bundle.KeyConfig{Key: string(secret), Algorithm: k.Algorithm}, nil
+// Sign returns the claims as a JWS in compact form, whose header has the key's id,
+// where it has one, and typ.
+func (k *Key) Sign(typ string, claims jwt.Claims) (string, error) {
+	token := jwt.NewWithClaims(jwt.GetSigningMethod(k.Algorithm), claims)
+	token.Header["typ"] = typ
+	if k.ID != "" {
+		token.Header["kid"] = k.ID
 	}
-	der, err := x509.MarshalPKIXPublicKey(public(k.key))
-	if err != nil {
-		return nil, err
-	}
-	text := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
-	return &bundle.KeyConfig{Key: string(text), Algorithm: k.Algorithm}, nil
+	return token.SignedString(k.key)
 }
 
-func (k *Key) method() jwt.SigningMethod { return jwt.GetSigningMethod(k.Algorithm) }
+// Public is what verifies what the key signs: *rsa.PublicKey, *ecdsa.PublicKey, or
+// []byte, which is the secret itself.
+func (k *Key) Public() any { return public(k.key) }
