@@ -57,7 +57,8 @@ func (g *Gateway) serveAdmin(ctx context.Context) error {
 type status struct {
 	health
 	Policy       policyStatus       `json:"policy"`
-	Registry     string             `json:"registry_revision"`
+	Revision     string             `json:"registry_revision"` // that decisions rest on
+	Registry     registryStatus     `json:"registry"`
 	DecisionLog  *decisionlog.Stats `json:"decision_log,omitzero"`
 	DecisionTime time.Time          `json:"time"`
 }
@@ -81,7 +82,7 @@ type bundleStatus struct {
 
 func (g *Gateway) adminStatus(w http.ResponseWriter, _ *http.Request) {
 	now := g.engine.Status()
-	s := status{health: g.health(), DecisionTime: time.Now().UTC()}
+	s := status{health: g.health(), Registry: g.registryStatus(), DecisionTime: time.Now().UTC()}
 	s.Policy = policyStatus{
 		Revision: now.Revision, Since: now.Since, Cache: g.engine.Cache(),
 		Problems: texts(now.Problems), Warnings: texts(now.Warnings),
@@ -90,7 +91,7 @@ func (g *Gateway) adminStatus(w http.ResponseWriter, _ *http.Request) {
 		s.Policy.Bundles = append(s.Policy.Bundles, bundleStatus(b))
 	}
 	if c := g.catalog.Load(); c != nil {
-		s.Registry = c.registry
+		s.Revision = c.registry
 	}
 	if stats, ok := g.decisionStats(); ok {
 		s.DecisionLog = &stats
@@ -152,16 +153,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	counter("decision_cache_differences_total", "Kept answers that were asked for again and had changed.", cache.Differences)
 	gauge("decision_cache_entries", "Kept answers on a kind of thing.", float64(cache.Entries))
 	gauge("decision_cache_lists", "Kept lists.", float64(cache.Lists))
-	reg := c.g.keeper.Status()
-	gauge("registry_ready", "Whether decisions may rest on the registry.", flag(reg.Ready))
-	gauge("registry_age_seconds", "Since the registry's source confirmed what is in force.", reg.Age.Seconds())
-	gauge("registry_problems", "What is wrong with the registry or its cache; it may be ready all the same.", float64(len(reg.Problems)))
-	if stats, ok := c.g.keeper.CacheStats(); ok {
-		counter("registry_cache_hits_total", "Catalogues that came from Redis.", stats.Hits)
-		counter("registry_cache_misses_total", "Catalogues that Redis did not have, or not whole.", stats.Misses)
-		counter("registry_cache_failures_total", "Uses of Redis that had no answer, or an error.", stats.Failures)
-		counter("registry_cache_rejected_total", "Values in Redis that no replica would have written.", stats.Rejected)
-	}
+	c.g.registryStatus().send(gauge, counter)
 	stats, ok := c.g.decisionStats()
 	if !ok {
 		return
