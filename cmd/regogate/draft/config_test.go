@@ -133,7 +133,7 @@ func TestTheConfigurationNamesEverySetting(t *testing.T) {
 	// Of what is for few, the documentation tells.
 	elsewhere := []string{"addrs", "sentinel", "master", "username", "password", "db", "prefix", "timeout", "cert_file", "key_file",
 		"server_name", "insecure_skip_verify", "insecure_hmac_secret_file", "insecure_jwks_http",
-		"insecure_plaintext", "schema", "auth_method", "private_key_file", "key_id", "scopes", "subject_issuer", "insecure_token_http"}
+		"insecure_plaintext", "schema", "algorithm", "auth_method", "private_key_file", "key_id", "scopes", "subject_issuer", "insecure_token_http"}
 	seen := 0
 	for _, name := range settingsOf(reflect.TypeFor[gateway.Config]()) {
 		seen++
