@@ -171,6 +171,51 @@ func TestOAuthTurnedAway(t *testing.T) {
 	}
 }
 
+// TestOAuthByCall: a call goes by its own token, whichever one the peer has; and
+// what the session hears by the one that lasts longest.
+func TestOAuthByCall(t *testing.T) {
+	for _, kind := range kinds() {
+		t.Run(kind, func(t *testing.T) {
+			g := newGuarded(t, kind, nil)
+			p := running(t, map[string]Config{"alpha": g.config(credentials.TokenExchange)}, quick(nil))
+			exchanged := func(own Subject) string {
+				for _, r := range g.issuer.Requests() {
+					if r.Form.Get("subject_token") == string(own.Token) {
+						return r.Token
+					}
+				}
+				return ""
+			}
+			peer := g.user("ann", 2*time.Hour)
+			short, long := g.user("ann", time.Hour).subject, g.user("ann", 3*time.Hour).subject
+			for n, own := range []Subject{peer.subject, short, long, short, long} {
+				_, err := p.Do(t.Context(), Call{
+					Server: "alpha", Peer: peer, Subject: own, Method: mcp.MethodToolsCall, Params: []byte(`{"name":"whoami","arguments":{}}`),
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				calls := g.Came(func(c issuer.Came) bool { return c.RPC == mcp.MethodToolsCall })
+				if len(calls) != n+1 || calls[n].Token != exchanged(own) {
+					t.Errorf("call %d of %d did not go by its own token", n, len(calls))
+				}
+			}
+			if kind != "stateful" {
+				return
+			}
+			streams := func(token string) int {
+				return len(g.Came(func(c issuer.Came) bool {
+					return c.Method == http.MethodGet && c.Subject == "ann" && (token == "" || c.Token == token)
+				}))
+			}
+			eventually(t, "the stream", func() bool { return streams("") > 0 })
+			before := streams(exchanged(long))
+			g.Cut()
+			eventually(t, "the stream by the latest call's token", func() bool { return streams(exchanged(long)) > before })
+		})
+	}
+}
+
 // TestOAuthStream: a session's own stream that is cut off, and refused with the
 // token of before, goes on with another one.
 func TestOAuthStream(t *testing.T) {
