@@ -17,9 +17,12 @@ import (
 )
 
 // Guarded is an MCP server of the official SDK that wants the issuer's tokens,
-// for itself, and writes down whose came. Its tool whoami says "SUB for ACT".
+// for itself, and writes down whose came. Its tool whoami says "SUB for ACT", and
+// wait sends to Waits and answers after one of Go.
 type Guarded struct {
 	*httptest.Server
+	Waits, Go chan struct{}
+
 	issuer   *Issuer
 	audience string
 
@@ -27,6 +30,7 @@ type Guarded struct {
 	came    []Came
 	revoked map[string]bool // tokens, or subjects
 	streams []context.CancelFunc
+	servers []*mcp.Server
 }
 
 // Came is one HTTP request that a Guarded got.
@@ -40,8 +44,8 @@ type Came struct {
 // NewGuarded starts a server for an audience: stateful, stateless (of the modern
 // era) or sse (HTTP+SSE). Shut ends it.
 func NewGuarded(issuer *Issuer, kind, audience string) *Guarded {
-	g := &Guarded{issuer: issuer, audience: audience, revoked: map[string]bool{}}
-	get := func(r *http.Request) *mcp.Server { return whoami(auth.TokenInfoFromContext(r.Context())) }
+	g := &Guarded{issuer: issuer, audience: audience, revoked: map[string]bool{}, Waits: make(chan struct{}), Go: make(chan struct{})}
+	get := func(r *http.Request) *mcp.Server { return g.tools(auth.TokenInfoFromContext(r.Context())) }
 	var handler http.Handler = mcp.NewStreamableHTTPHandler(get, &mcp.StreamableHTTPOptions{Stateless: kind == "stateless"})
 	if kind == "sse" {
 		handler = mcp.NewSSEHandler(get, nil)
@@ -50,9 +54,9 @@ func NewGuarded(issuer *Issuer, kind, audience string) *Guarded {
 	return g
 }
 
-// whoami makes a server. Over HTTP+SSE the SDK tells a tool no more than whose
-// the stream is.
-func whoami(stream *auth.TokenInfo) *mcp.Server {
+// tools makes a server. Over HTTP+SSE the SDK tells a tool no more than whose the
+// stream is.
+func (g *Guarded) tools(stream *auth.TokenInfo) *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "guarded", Version: "1"}, nil)
 	mcp.AddTool(server, &mcp.Tool{Name: "whoami"}, func(_ context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
 		info := stream
@@ -62,6 +66,22 @@ func whoami(stream *auth.TokenInfo) *mcp.Server {
 		text := fmt.Sprintf("%s for %s", info.UserID, info.Extra["act"])
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}, nil, nil
 	})
+	mcp.AddTool(server, &mcp.Tool{Name: "wait"}, func(ctx context.Context, _ *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
+		select {
+		case g.Waits <- struct{}{}:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+		select {
+		case <-g.Go:
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		}
+		return &mcp.CallToolResult{}, nil, nil
+	})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.servers = append(g.servers, server)
 	return server
 }
 
@@ -168,4 +188,9 @@ func (g *Guarded) Shut() {
 	g.Cut()
 	g.CloseClientConnections()
 	g.Close()
+	for _, s := range g.servers { // of users who could not say that they are over
+		for session := range s.Sessions() {
+			_ = session.Close()
+		}
+	}
 }

@@ -51,8 +51,9 @@ type Granted struct {
 type Issuer struct {
 	Clients map[string]Client
 	// Lifetime is that of the tokens it gives: 1h. Silent leaves expires_in out.
-	Lifetime time.Duration
-	Silent   bool
+	// Outlives has exchanged tokens last longer than the user's own.
+	Lifetime         time.Duration
+	Silent, Outlives bool
 
 	URL    string
 	server *httptest.Server
@@ -256,7 +257,9 @@ func (i *Issuer) grant(client string, form url.Values) (map[string]any, refusal)
 		if err != nil {
 			return nil, "invalid_grant"
 		}
-		lifetime = min(lifetime, time.Until(end.Time))
+		if !i.Outlives {
+			lifetime = min(lifetime, time.Until(end.Time))
+		}
 		answer["issued_token_type"] = tokenType
 	default:
 		return nil, "unsupported_grant_type"

@@ -122,7 +122,7 @@ func (e *events) write(o outgoing) (sent bool, err error) {
 		as = e.conn.party.speaks(o.of.turn, o.of.as)
 	}
 	resp, err := e.web.do(ctx, as, http.MethodPost, e.endpoint, header, o.line)
-	if kindOf(err) == Unauthorized && o.of != nil {
+	if o.of != nil && (kindOf(err) == Unauthorized || errors.Is(err, errBusy)) { // without a token, which others may have
 		o.of.fail(err)
 		return false, nil
 	}

@@ -294,6 +294,48 @@ func TestOAuthRefused(t *testing.T) {
 	}
 }
 
+// TestOAuthEnds: a user whose rights end in the midst of it is told so, and the
+// requests of its session that are under way go on.
+func TestOAuthEnds(t *testing.T) {
+	for _, kind := range kinds() {
+		for name, tt := range map[string]struct {
+			status int
+			code   string
+			want   Kind
+		}{
+			"refused": {http.StatusBadRequest, "invalid_grant", Unauthorized},
+			"down":    {http.StatusServiceUnavailable, "temporarily_unavailable", Unavailable},
+		} {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				g := newGuarded(t, kind, nil)
+				p := running(t, map[string]Config{"alpha": g.config(credentials.TokenExchange)}, quick(nil))
+				ann := g.user("ann", time.Hour)
+				wantWho(t, p, ann, "ann for "+clientID)
+				long := make(chan error, 1)
+				go func() {
+					_, err := p.Do(t.Context(), Call{Server: "alpha", Peer: ann, Subject: ann.subject, Method: mcp.MethodToolsCall, Params: []byte(`{"name":"wait","arguments":{}}`)})
+					long <- err
+				}()
+				receive(t, g.Waits, "a call that takes long")
+				g.Revoke(g.Tokens("ann")...)
+				g.issuer.Script(func(w http.ResponseWriter, _ *http.Request) bool {
+					issuer.Answer(w, tt.status, map[string]any{"error": tt.code})
+					return true
+				})
+				_, err := whoami(t.Context(), p, ann)
+				wantKind(t, err, tt.want, "alpha")
+				if !strings.Contains(err.Error(), "get a token for it: the issuer ") || !strings.Contains(err.Error(), tt.code) {
+					t.Errorf("the error is %v", err)
+				}
+				g.Go <- struct{}{}
+				if err := receive(t, long, "the end of that call"); err != nil {
+					t.Errorf("the call that was under way ended with %v", err)
+				}
+			})
+		}
+	}
+}
+
 // TestOAuthIssuerHangs: who needs a new token waits a bounded time, who has one
 // or needs none does not, and whoever goes is let go.
 func TestOAuthIssuerHangs(t *testing.T) {
@@ -325,10 +367,10 @@ func TestOAuthIssuerHangs(t *testing.T) {
 		if want := "server alpha: unavailable: get a token for it: the issuer did not answer within 300ms"; err.Error() != want {
 			t.Fatalf("the error is %v", err)
 		}
-		wantWho(t, p, ann, "ann for "+clientID)
-		m, err := callTool(t.Context(), p, "beta", "someone", "read", `{}`)
-		must(t, m, err)
 	}
+	wantWho(t, p, ann, "ann for "+clientID)
+	m, err := callTool(t.Context(), p, "beta", "someone", "read", `{}`)
+	must(t, m, err)
 	close(hang)
 	g.issuer.Script(nil)
 	eventually(t, "bob is served", func() bool {

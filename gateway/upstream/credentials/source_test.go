@@ -247,7 +247,7 @@ func TestUntil(t *testing.T) {
 		{"an hour at most", 100 * time.Hour, 200 * time.Hour, false, 59 * time.Minute, time.Hour, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRig(t, Config{Grant: TokenExchange}, func(i *issuer.Issuer) { i.Lifetime, i.Silent = tt.lifetime, tt.silent })
+			r := newRig(t, Config{Grant: TokenExchange}, func(i *issuer.Issuer) { i.Lifetime, i.Silent, i.Outlives = tt.lifetime, tt.silent, true })
 			user := r.user("ann", tt.user)
 			first := r.get(user)
 			r.pass(tt.still)
