@@ -232,14 +232,17 @@ func (k *Keeper) recall(ctx context.Context, before, after *state) (remark strin
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	c, confirmed, err := memory.Remembered(ctx)
+	if now := k.now(); confirmed.After(now) {
+		confirmed = now
+	}
+	if err == nil && !confirmed.After(before.confirmed) {
+		return "" // a replica that has not seen a change yet wrote it after one that has
+	}
 	if err == nil {
 		err = k.take(c, before, after)
 	}
 	if err != nil {
 		return fmt.Sprintf("; nor can it come from the cache: %v", err)
-	}
-	if now := k.now(); confirmed.After(now) {
-		confirmed = now
 	}
 	after.confirmed, after.recalled = confirmed, true
 	return ""

@@ -75,7 +75,13 @@ func TestKeeperRecalls(t *testing.T) {
 		if _, ok := k.Current().Lookup("a", "u"); !ok || k.Status().Age != 0 {
 			t.Errorf("the other replica's change did not arrive, age %s", k.Status().Age)
 		}
+		m.remembered, m.at = signedOf(t, ring, validTool("a", "t")), time.Now().Add(-time.Second) // it has not seen the change
+		refresh(true)
+		if _, ok := k.Current().Lookup("a", "u"); !ok || k.Status().Age != 0 || len(k.Status().Problems) != 1 {
+			t.Errorf("status %+v", k.Status())
+		}
 		time.Sleep(time.Second)
+		m.at = time.Now()
 		m.remembered = signedOf(t, newKeyring(t, "a"), validTool("a", "v"))
 		refresh(true)
 		if _, ok := k.Current().Lookup("a", "u"); !ok || k.Status().Age != time.Second {
