@@ -163,8 +163,9 @@ func (j *joiner) join(list listing, defs []upstream.Definition) []*offer {
 			known.entry, _ = j.snap.Lookup(j.server, def.Name)
 			_, known.quarantined = j.snap.Quarantined(j.server, def.Name)
 		}
-		if o := j.old.lists[list].byName[def.Name]; o != nil && o.same(def, known, j.facts) {
-			offers = append(offers, o)
+		before := j.old.lists[list].byName[def.Name]
+		if before != nil && before.same(def, known, j.facts) {
+			offers = append(offers, before)
 			continue
 		}
 		o, err := j.prepare(list, def, known)
@@ -174,6 +175,9 @@ func (j *joiner) join(list listing, defs []upstream.Definition) []*offer {
 		}
 		if list == toolList && len(o.exposed) > registry.ClientName {
 			j.log.Warn("some clients take no tool name longer than 64 characters", keyServer, j.server, keyName, def.Name, "length", len(o.exposed))
+		}
+		if list == toolList {
+			j.heed(before, o)
 		}
 		offers = append(offers, o)
 	}

@@ -29,7 +29,7 @@ func (p *player) act(ctx context.Context, a *Action) error {
 		return err
 	}
 	if a.Reload != "" {
-		if err := p.reload(a.Reload); err != nil {
+		if err := p.reload(a.Reload, a.Says); err != nil {
 			return err
 		}
 	}
@@ -118,8 +118,9 @@ func (p *player) actIssuer(a *Action) error {
 	return nil
 }
 
-// reload saves the policy or the catalogue anew, as another revision.
-func (w *world) reload(what string) error {
+// reload saves the policy or the catalogue anew, as another revision: with what it
+// says from now on, or else as it is.
+func (w *world) reload(what, says string) error {
 	var file string
 	switch what {
 	case "policy":
@@ -135,6 +136,9 @@ func (w *world) reload(what string) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
+	}
+	if says != "" {
+		data = []byte(says)
 	}
 	// As editors do it: whoever reads meanwhile has the one or the other.
 	beside := filepath.Join(w.dir, "saved")

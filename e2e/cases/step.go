@@ -83,6 +83,7 @@ type Action struct {
 	Keep    bool   `yaml:"keep"`    // of restart: clients go on with their sessions
 	Redis   string `yaml:"redis"`   // garbage: every value is overwritten
 	Reload  string `yaml:"reload"`  // policy or catalogue: its file is saved anew, with a comment
+	Says    string `yaml:"says"`    // with reload: what the file says from now on
 	Storm   *Storm `yaml:"storm"`
 
 	Bundle    string             `yaml:"bundle"`    // of the depot

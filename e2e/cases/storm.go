@@ -37,7 +37,7 @@ func (p *player) comeAndGo(ctx context.Context, spec Storm, n int) error {
 	random := rand.New(rand.NewPCG(spec.Seed, uint64(n)))
 	session := fmt.Sprintf("%d of storm %d of %s", n, spec.Seed, spec.Call)
 	if random.IntN(16) == 0 {
-		if err := p.reload("policy"); err != nil {
+		if err := p.reload("policy", ""); err != nil {
 			return err
 		}
 	}
