@@ -57,7 +57,8 @@ func (g *Gateway) serveAdmin(ctx context.Context) error {
 type status struct {
 	health
 	Policy       policyStatus       `json:"policy"`
-	Registry     string             `json:"registry_revision"`
+	Revision     string             `json:"registry_revision"` // that decisions rest on
+	Registry     registryStatus     `json:"registry"`
 	DecisionLog  *decisionlog.Stats `json:"decision_log,omitzero"`
 	DecisionTime time.Time          `json:"time"`
 }
@@ -81,7 +82,7 @@ type bundleStatus struct {
 
 func (g *Gateway) adminStatus(w http.ResponseWriter, _ *http.Request) {
 	now := g.engine.Status()
-	s := status{health: g.health(), DecisionTime: time.Now().UTC()}
+	s := status{health: g.health(), Registry: g.registryStatus(), DecisionTime: time.Now().UTC()}
 	s.Policy = policyStatus{
 		Revision: now.Revision, Since: now.Since, Cache: g.engine.Cache(),
 		Problems: texts(now.Problems), Warnings: texts(now.Warnings),
@@ -90,7 +91,7 @@ func (g *Gateway) adminStatus(w http.ResponseWriter, _ *http.Request) {
 		s.Policy.Bundles = append(s.Policy.Bundles, bundleStatus(b))
 	}
 	if c := g.catalog.Load(); c != nil {
-		s.Registry = c.registry
+		s.Revision = c.registry
 	}
 	if stats, ok := g.decisionStats(); ok {
 		s.DecisionLog = &stats
@@ -152,6 +153,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	counter("decision_cache_differences_total", "Kept answers that were asked for again and had changed.", cache.Differences)
 	gauge("decision_cache_entries", "Kept answers on a kind of thing.", float64(cache.Entries))
 	gauge("decision_cache_lists", "Kept lists.", float64(cache.Lists))
+	c.g.registryStatus().send(gauge, counter)
 	stats, ok := c.g.decisionStats()
 	if !ok {
 		return

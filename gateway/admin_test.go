@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -55,6 +56,12 @@ func TestAdmin(t *testing.T) {
 				Hits, Misses int64
 			} `json:"decision_cache"`
 		}
+		Registry struct {
+			Revision, Digest string
+			Stale, Serving   bool
+			Tools            int
+			Cache            any
+		}
 	}
 	if err := json.Unmarshal([]byte(get("/status")), &s); err != nil {
 		t.Fatal(err)
@@ -62,14 +69,23 @@ func TestAdmin(t *testing.T) {
 	if s.Status != "ready" || s.Policy.Revision != g.revision() || s.Policy.Cache.State != "on" || s.Policy.Cache.Misses == 0 {
 		t.Errorf("status: %+v", s)
 	}
+	known := s.Registry
+	if known.Revision == "" || len(known.Digest) != 64 || known.Stale || !known.Serving || known.Cache != nil {
+		t.Errorf("status of the registry: %+v", known)
+	}
 	metrics := get("/metrics")
 	for _, line := range []string{
 		`regogate_policy_info{revision="` + s.Policy.Revision + `"} 1`, "regogate_policy_problems 0", "regogate_decision_cache_enabled 1",
 		"regogate_decision_cache_differences_total 0",
+		`regogate_registry_info{digest="` + known.Digest + `",revision="` + known.Revision + `"} 1`, fmt.Sprint("regogate_registry_tools ", known.Tools),
+		"regogate_registry_stale 0", "regogate_registry_serving 1", "regogate_registry_problems 0", "regogate_registry_quarantined 0",
 	} {
 		if !strings.Contains(metrics, line+"\n") {
 			t.Errorf("no %q in\n%s", line, metrics)
 		}
+	}
+	if strings.Contains(metrics, "regogate_registry_cache") {
+		t.Errorf("metrics of a cache that is not there:\n%s", metrics)
 	}
 	answer, err := http.Get(g.URL + "/metrics")
 	if err != nil {

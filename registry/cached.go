@@ -272,10 +272,10 @@ func (c *Cached) Problems() []string {
 
 // CacheStats counts what the cache did since the start.
 type CacheStats struct {
-	Hits     int64 // catalogues that came from Redis
-	Misses   int64 // catalogues that Redis did not have, or not whole
-	Failures int64 // uses of Redis that had no answer, or an error
-	Rejected int64 // values that no replica would have written
+	Hits     int64 `json:"hits"`     // catalogues that came from Redis
+	Misses   int64 `json:"misses"`   // catalogues that Redis did not have, or not whole
+	Failures int64 `json:"failures"` // uses of Redis that had no answer, or an error
+	Rejected int64 `json:"rejected"` // values that no replica would have written
 }
 
 // Stats returns the counts.
