@@ -62,6 +62,7 @@ type node struct {
 	*replica.Replica
 	pg, redis *link.Link
 	client    *world.Client
+	options   replica.Options
 }
 
 // options of an estate.
@@ -69,6 +70,9 @@ type options struct {
 	replicas int      // 3 where 0
 	redis    []string // further arguments of redis-server
 	bad      []string // what no replica may log; replica.Bad where nil
+	policy   string   // of all; policy where ""
+	// config changes the configuration of a replica; nil leaves it.
+	config func(n *node, at int, config object)
 }
 
 func start(t testing.TB, o options) *estate {
@@ -83,7 +87,10 @@ func start(t testing.TB, o options) *estate {
 		t.Fatal(err)
 	}
 	e.write(t, "keys.json", keys)
-	e.write(t, "policies/mcp/authz/authz.rego", []byte(policy))
+	if o.policy == "" {
+		o.policy = policy
+	}
+	e.write(t, "policies/mcp/authz/authz.rego", []byte(o.policy))
 	e.backend = &world.Server{Name: "alpha"}
 	for i := range tools {
 		e.backend.Tools = append(e.backend.Tools, jsontext.Value(fmt.Sprintf(`{"name":"t%d","inputSchema":{"type":"object"}}`, i)))
@@ -144,26 +151,54 @@ func (e *estate) fill(t testing.TB) {
 func (e *estate) join(t testing.TB, n int, backend string, o options) *node {
 	t.Helper()
 	x := &node{pg: link.New(t, e.pg.Addr), redis: link.New(t, e.redis.Addr)}
-	x.Replica = replica.Start(t, replica.Options{Dir: e.dir, Name: fmt.Sprint("replica", n), Bad: o.bad, Config: object{
-		"listen": "127.0.0.1:0", "servers": object{"alpha": object{"url": backend}},
+	config := object{
+		"listen": "127.0.0.1:0", "admin": object{"listen": "127.0.0.1:0"}, "servers": object{"alpha": object{"url": backend}},
 		"auth": object{"issuers": []object{{
 			"issuer": "estate", "audience": []string{"estate"}, "algorithms": []string{"ES256"}, "jwks_file": "keys.json",
 		}}},
-		"policy": object{"dir": "policies", "deadline": "10s", "list_deadline": "20s"},
+		"policy":       object{"dir": "policies", "deadline": "10s", "list_deadline": "20s"},
+		"decision_log": object{"file": fmt.Sprint("decisions", n, ".jsonl")},
 		"registry": object{
-			"postgres":      object{"url": "postgres://regogate@" + x.pg.Addr + "/postgres", "timeout": "1s"},
-			"redis":         object{"url": "redis://" + x.redis.Addr},
+			"postgres": object{"url": "postgres://regogate@" + x.pg.Addr + "/postgres", "timeout": "1s"},
+			// Longer than by default, which a busy machine would not always keep to.
+			"redis":         object{"url": "redis://" + x.redis.Addr, "timeout": "1s"},
 			"max_staleness": staleness.String(),
 		},
-	}})
+	}
+	if o.config != nil {
+		o.config(x, n, config)
+	}
+	x.options = replica.Options{Dir: e.dir, Name: fmt.Sprint("replica", n), Bad: o.bad, Config: config}
+	x.client = &world.Client{Token: e.token(t, "agent"), HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}}
+	t.Cleanup(x.client.HTTP.CloseIdleConnections)
+	x.run(t)
+	return x
+}
+
+// run starts the replica, again where it ran before.
+func (n *node) run(t testing.TB) {
+	t.Helper()
+	n.Replica = replica.Start(t, n.options)
+	n.client.URL = n.URL + "/mcp"
+}
+
+// restart ends the replica and starts it again, at another address.
+func (n *node) restart(t testing.TB) {
+	t.Helper()
+	n.Stop(t)
+	n.client.HTTP.CloseIdleConnections()
+	n.run(t)
+}
+
+// token is one of a principal.
+func (e *estate) token(t testing.TB, subject string) string {
+	t.Helper()
 	now := time.Now()
-	token, err := e.signer.Sign(object{"iss": "estate", "aud": "estate", "sub": "agent", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()})
+	token, err := e.signer.Sign(object{"iss": "estate", "aud": "estate", "sub": subject, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.client = &world.Client{URL: x.URL + "/mcp", Token: token, HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}}
-	t.Cleanup(x.client.HTTP.CloseIdleConnections)
-	return x
+	return token
 }
 
 // quarantine and release change the registry and write the truth down.
