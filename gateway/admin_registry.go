@@ -27,7 +27,7 @@ func (g *Gateway) registryStatus() registryStatus {
 		Tools: now.Tools, Suggested: now.Suggested, Problems: now.Problems,
 	}
 	if snap := g.keeper.Current(); snap != nil {
-		s.Confirmed, s.Quarantined = time.Now().Add(-now.Age).UTC().Truncate(time.Millisecond), snap.Quarantine()
+		s.Confirmed, s.Quarantined = time.Now().Add(-now.Age).UTC().Truncate(time.Millisecond), len(snap.Quarantine())
 	}
 	if stats, ok := g.keeper.Cache(); ok {
 		s.Cache = &stats

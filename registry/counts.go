@@ -1,9 +1,5 @@
 package registry
 
-// Quarantine returns how many entries of the registry put something into
-// quarantine.
-func (s *Snapshot) Quarantine() int { return len(s.blocked) }
-
 // Cache returns what the cache between the keeper and the truth did so far; false
 // where there is none.
 func (k *Keeper) Cache() (CacheStats, bool) {

@@ -62,6 +62,7 @@ type node struct {
 	*replica.Replica
 	pg, redis *link.Link
 	client    *world.Client
+	operators string // where it serves them, host:port
 	options   replica.Options
 }
 
@@ -71,6 +72,7 @@ type options struct {
 	redis    []string // further arguments of redis-server
 	bad      []string // what no replica may log; replica.Bad where nil
 	policy   string   // of all; policy where ""
+	unready  bool     // no replica is waited for
 	// config changes the configuration of a replica; nil leaves it.
 	config func(n *node, at int, config object)
 }
@@ -132,8 +134,7 @@ func (e *estate) fill(t testing.TB) {
 	t.Cleanup(func() { e.store.Close() })
 	given := registry.Catalogue{Servers: []registry.Server{{Name: "alpha"}}}
 	for i := range tools {
-		given.Tools = append(given.Tools, registry.Tool{Server: "alpha", Name: fmt.Sprint("t", i),
-			Attributes: []string{"developer"}, Effect: "read", Data: "internal", Reach: "closed"})
+		given.Tools = append(given.Tools, entry(i))
 	}
 	c, err := registry.NewCatalogue("", given)
 	if err != nil {
@@ -148,11 +149,16 @@ func (e *estate) fill(t testing.TB) {
 	}
 }
 
+// entry is what the registry says of a tool.
+func entry(tool int) registry.Tool {
+	return registry.Tool{Server: "alpha", Name: fmt.Sprint("t", tool), Attributes: []string{"developer"}, Effect: "read", Data: "internal", Reach: "closed"}
+}
+
 func (e *estate) join(t testing.TB, n int, backend string, o options) *node {
 	t.Helper()
-	x := &node{pg: link.New(t, e.pg.Addr), redis: link.New(t, e.redis.Addr)}
+	x := &node{pg: link.New(t, e.pg.Addr), redis: link.New(t, e.redis.Addr), operators: free(t)}
 	config := object{
-		"listen": "127.0.0.1:0", "admin": object{"listen": "127.0.0.1:0"}, "servers": object{"alpha": object{"url": backend}},
+		"listen": "127.0.0.1:0", "admin": object{"listen": x.operators}, "servers": object{"alpha": object{"url": backend}},
 		"auth": object{"issuers": []object{{
 			"issuer": "estate", "audience": []string{"estate"}, "algorithms": []string{"ES256"}, "jwks_file": "keys.json",
 		}}},
@@ -168,7 +174,7 @@ func (e *estate) join(t testing.TB, n int, backend string, o options) *node {
 	if o.config != nil {
 		o.config(x, n, config)
 	}
-	x.options = replica.Options{Dir: e.dir, Name: fmt.Sprint("replica", n), Bad: o.bad, Config: config}
+	x.options = replica.Options{Dir: e.dir, Name: fmt.Sprint("replica", n), Bad: o.bad, Unready: o.unready, Config: config}
 	x.client = &world.Client{Token: e.token(t, "agent"), HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}}
 	t.Cleanup(x.client.HTTP.CloseIdleConnections)
 	x.run(t)

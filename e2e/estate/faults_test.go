@@ -227,7 +227,7 @@ func (e *estate) suffer(t *testing.T, f fault, tool int) {
 	for at := range e.nodes {
 		x.more(t, at, allowed)
 	}
-	told := e.listen(t, f.trouble)
+	said := e.hear(t, f.trouble)
 	mend := f.begin(t, e)
 	mended := false
 	defer func() {
@@ -250,6 +250,7 @@ func (e *estate) suffer(t *testing.T, f fault, tool int) {
 	for at := range e.nodes {
 		x.more(t, at, listedOr(f.stale, at))
 	}
+	said.begun(t)
 	mend()
 	mended = true
 	healed := time.Now()
@@ -259,7 +260,7 @@ func (e *estate) suffer(t *testing.T, f fault, tool int) {
 	}
 	recovered := time.Since(healed)
 	e.cycle(t, tool)
-	told(t)
+	said.over(t)
 	x.halt(t)
 	x.report(t)
 	for at := range e.nodes {

@@ -2,24 +2,29 @@ package estate_test
 
 import (
 	"io"
+	"net"
 	"net/http"
-	"regexp"
 	"testing"
 
 	"github.com/regogate/regogate/e2e/replica"
 )
 
-var operators = regexp.MustCompile(`"msg":"serving operators","address":"([^"]+)"`)
+// free is an address that nobody listens on.
+func free(t testing.TB) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
 
-// operators returns what the listener for operators answers.
-func (n *node) operators(t testing.TB, path string) (body string) {
+// tells returns what the replica's listener for operators answers.
+func (n *node) tells(t testing.TB, path string) (body string) {
 	t.Helper()
 	replica.Within(t, liveness, "operators are served "+path, func() bool {
-		found := operators.FindStringSubmatch(n.Log())
-		if found == nil {
-			return false
-		}
-		resp, err := http.Get("http://" + found[1] + path)
+		resp, err := http.Get("http://" + n.operators + path)
 		if err != nil {
 			return false
 		}

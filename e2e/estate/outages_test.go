@@ -21,34 +21,52 @@ var (
 	full     = trouble{"the registry's cache in Redis takes nothing new", "the registry's cache in Redis takes what is new again"}
 )
 
-// listen returns what waits, after an outage, until every replica has said that it
-// is over: each must have said so once, and once that it began. Their metrics have
-// to know of it, and to be as many as before.
-func (e *estate) listen(t *testing.T, w trouble) (told func(t *testing.T)) {
+// heard is what the replicas said of a trouble before it began.
+type heard struct {
+	e            *estate
+	of           trouble
+	began, ended []int // lines of each replica
+	series       int   // metrics of the registry that each has
+}
+
+func (e *estate) hear(t *testing.T, of trouble) *heard {
 	t.Helper()
-	if w == (trouble{}) {
-		return func(*testing.T) {}
-	}
-	type heard struct{ began, ended, failures, series int }
-	now := func(n *node) heard {
-		text, metrics := n.Log(), n.metrics(t)
-		return heard{strings.Count(text, w.begins), strings.Count(text, w.ends), metrics["regogate_registry_cache_failures_total"], len(metrics)}
-	}
-	var before []heard
+	h := &heard{e: e, of: of, series: len(e.nodes[0].metrics(t))}
 	for _, n := range e.nodes {
-		before = append(before, now(n))
+		h.began, h.ended = append(h.began, strings.Count(n.Log(), of.begins)), append(h.ended, strings.Count(n.Log(), of.ends))
 	}
-	return func(t *testing.T) {
-		t.Helper()
-		for at, n := range e.nodes {
-			replica.Within(t, liveness, fmt.Sprintf("replica %d says %q", at, w.ends), func() bool { return strings.Count(n.Log(), w.ends) > before[at].ended })
-			was, is := before[at], now(n)
-			if is.began != was.began+1 || is.ended != was.ended+1 {
-				t.Errorf("replica %d said %d times that it began and %d times that it is over, want 1 and 1", at, is.began-was.began, is.ended-was.ended)
-			}
-			if is.failures <= was.failures || is.series != was.series {
-				t.Errorf("replica %d counts %d failures, before it were %d; %d metrics, before it were %d", at, is.failures, was.failures, is.series, was.series)
-			}
+	return h
+}
+
+// begun waits until every replica says so in its log and to operators.
+func (h *heard) begun(t *testing.T) {
+	t.Helper()
+	for at, n := range h.e.nodes {
+		if h.of == (trouble{}) {
+			return
+		}
+		replica.Within(t, liveness, fmt.Sprintf("replica %d says %q", at, h.of.begins), func() bool { return strings.Count(n.Log(), h.of.begins) > h.began[at] })
+		if got := n.metrics(t); got["regogate_registry_problems"] != 1 || got["regogate_registry_serving"] != 1 {
+			t.Errorf("replica %d tells operators %v", at, got)
+		}
+	}
+}
+
+// over waits until every replica says that it is over. Each must have said so once,
+// and once that it began, and there must be no more metrics than before.
+func (h *heard) over(t *testing.T) {
+	t.Helper()
+	for at, n := range h.e.nodes {
+		if h.of == (trouble{}) {
+			return
+		}
+		replica.Within(t, liveness, fmt.Sprintf("replica %d says %q", at, h.of.ends), func() bool { return strings.Count(n.Log(), h.of.ends) > h.ended[at] })
+		began, ended := strings.Count(n.Log(), h.of.begins)-h.began[at], strings.Count(n.Log(), h.of.ends)-h.ended[at]
+		if began != 1 || ended != 1 {
+			t.Errorf("replica %d said %d times that it began and %d times that it is over, want 1 and 1", at, began, ended)
+		}
+		if got := n.metrics(t); got["regogate_registry_problems"] != 0 || len(got) != h.series {
+			t.Errorf("replica %d tells operators %v, before it were %d", at, got, h.series)
 		}
 	}
 }
@@ -57,7 +75,7 @@ func (e *estate) listen(t *testing.T, w trouble) (told func(t *testing.T)) {
 func (n *node) metrics(t testing.TB) map[string]int {
 	t.Helper()
 	found := map[string]int{}
-	for line := range strings.Lines(n.operators(t, "/metrics")) {
+	for line := range strings.Lines(n.tells(t, "/metrics")) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if name, _, _ := strings.Cut(name, "{"); strings.HasPrefix(name, "regogate_registry_") {
 			var number float64
