@@ -62,6 +62,8 @@ type node struct {
 	*replica.Replica
 	pg, redis *link.Link
 	client    *world.Client
+	operators string // where it serves them, host:port
+	options   replica.Options
 }
 
 // options of an estate.
@@ -69,6 +71,10 @@ type options struct {
 	replicas int      // 3 where 0
 	redis    []string // further arguments of redis-server
 	bad      []string // what no replica may log; replica.Bad where nil
+	policy   string   // of all; policy where ""
+	unready  bool     // no replica is waited for
+	// config changes the configuration of a replica; nil leaves it.
+	config func(n *node, at int, config object)
 }
 
 func start(t testing.TB, o options) *estate {
@@ -83,7 +89,10 @@ func start(t testing.TB, o options) *estate {
 		t.Fatal(err)
 	}
 	e.write(t, "keys.json", keys)
-	e.write(t, "policies/mcp/authz/authz.rego", []byte(policy))
+	if o.policy == "" {
+		o.policy = policy
+	}
+	e.write(t, "policies/mcp/authz/authz.rego", []byte(o.policy))
 	e.backend = &world.Server{Name: "alpha"}
 	for i := range tools {
 		e.backend.Tools = append(e.backend.Tools, jsontext.Value(fmt.Sprintf(`{"name":"t%d","inputSchema":{"type":"object"}}`, i)))
@@ -125,8 +134,7 @@ func (e *estate) fill(t testing.TB) {
 	t.Cleanup(func() { e.store.Close() })
 	given := registry.Catalogue{Servers: []registry.Server{{Name: "alpha"}}}
 	for i := range tools {
-		given.Tools = append(given.Tools, registry.Tool{Server: "alpha", Name: fmt.Sprint("t", i),
-			Attributes: []string{"developer"}, Effect: "read", Data: "internal", Reach: "closed"})
+		given.Tools = append(given.Tools, entry(i))
 	}
 	c, err := registry.NewCatalogue("", given)
 	if err != nil {
@@ -141,29 +149,62 @@ func (e *estate) fill(t testing.TB) {
 	}
 }
 
+// entry is what the registry says of a tool.
+func entry(tool int) registry.Tool {
+	return registry.Tool{Server: "alpha", Name: fmt.Sprint("t", tool), Attributes: []string{"developer"}, Effect: "read", Data: "internal", Reach: "closed"}
+}
+
 func (e *estate) join(t testing.TB, n int, backend string, o options) *node {
 	t.Helper()
-	x := &node{pg: link.New(t, e.pg.Addr), redis: link.New(t, e.redis.Addr)}
-	x.Replica = replica.Start(t, replica.Options{Dir: e.dir, Name: fmt.Sprint("replica", n), Bad: o.bad, Config: object{
-		"listen": "127.0.0.1:0", "servers": object{"alpha": object{"url": backend}},
+	x := &node{pg: link.New(t, e.pg.Addr), redis: link.New(t, e.redis.Addr), operators: free(t)}
+	config := object{
+		"listen": "127.0.0.1:0", "admin": object{"listen": x.operators}, "servers": object{"alpha": object{"url": backend}},
 		"auth": object{"issuers": []object{{
 			"issuer": "estate", "audience": []string{"estate"}, "algorithms": []string{"ES256"}, "jwks_file": "keys.json",
 		}}},
-		"policy": object{"dir": "policies", "deadline": "10s", "list_deadline": "20s"},
+		"policy":       object{"dir": "policies", "deadline": "10s", "list_deadline": "20s"},
+		"decision_log": object{"file": fmt.Sprint("decisions", n, ".jsonl")},
 		"registry": object{
-			"postgres":      object{"url": "postgres://regogate@" + x.pg.Addr + "/postgres", "timeout": "1s"},
-			"redis":         object{"url": "redis://" + x.redis.Addr},
+			"postgres": object{"url": "postgres://regogate@" + x.pg.Addr + "/postgres", "timeout": "1s"},
+			// Longer than by default, which a busy machine would not always keep to.
+			"redis":         object{"url": "redis://" + x.redis.Addr, "timeout": "1s"},
 			"max_staleness": staleness.String(),
 		},
-	}})
+	}
+	if o.config != nil {
+		o.config(x, n, config)
+	}
+	x.options = replica.Options{Dir: e.dir, Name: fmt.Sprint("replica", n), Bad: o.bad, Unready: o.unready, Config: config}
+	x.client = &world.Client{Token: e.token(t, "agent"), HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}}
+	t.Cleanup(x.client.HTTP.CloseIdleConnections)
+	x.run(t)
+	return x
+}
+
+// run starts the replica, again where it ran before.
+func (n *node) run(t testing.TB) {
+	t.Helper()
+	n.Replica = replica.Start(t, n.options)
+	n.client.URL = n.URL + "/mcp"
+}
+
+// restart ends the replica and starts it again, at another address.
+func (n *node) restart(t testing.TB) {
+	t.Helper()
+	n.Stop(t)
+	n.client.HTTP.CloseIdleConnections()
+	n.run(t)
+}
+
+// token is one of a principal.
+func (e *estate) token(t testing.TB, subject string) string {
+	t.Helper()
 	now := time.Now()
-	token, err := e.signer.Sign(object{"iss": "estate", "aud": "estate", "sub": "agent", "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()})
+	token, err := e.signer.Sign(object{"iss": "estate", "aud": "estate", "sub": subject, "iat": now.Unix(), "exp": now.Add(time.Hour).Unix()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.client = &world.Client{URL: x.URL + "/mcp", Token: token, HTTP: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}}
-	t.Cleanup(x.client.HTTP.CloseIdleConnections)
-	return x
+	return token
 }
 
 // quarantine and release change the registry and write the truth down.

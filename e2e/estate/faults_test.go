@@ -27,6 +27,7 @@ type fault struct {
 	// place; otherwise the error that it fails with, or errAny.
 	changes error
 	stale   []int // replicas that must come to deny everything meanwhile; no other ever may
+	trouble trouble
 }
 
 var (
@@ -56,13 +57,17 @@ func faults() []fault {
 		}
 	}
 	return []fault{
-		{name: "Redis killed, and back empty", begin: func(_ *testing.T, e *estate) func() { e.redis.Kill(); return e.redis.Start }},
-		{name: "Redis stopped", begin: stopRedis},
-		{name: "Redis takes connections and never answers", begin: all(toRedis, link.Hung)},
-		{name: "Redis cut off", begin: all(toRedis, link.Cut)},
+		{name: "Redis killed, and back empty", begin: func(_ *testing.T, e *estate) func() { e.redis.Kill(); return e.redis.Start }, trouble: unusable},
+		{name: "Redis stopped", begin: stopRedis, trouble: unusable},
+		{name: "Redis takes connections and never answers", begin: all(toRedis, link.Hung), trouble: unusable},
+		{name: "Redis cut off", begin: all(toRedis, link.Cut), trouble: unusable},
 		{name: "Redis flushed all the time", begin: meddle(func(ctx context.Context, c *redis.Client) { c.FlushAll(ctx) })},
 		{name: "Redis evicts everything", begin: configure("maxmemory", "1", "0", "maxmemory-policy", "allkeys-random", "noeviction")},
-		{name: "Redis is out of memory", begin: configure("maxmemory", "1", "0")},
+		{name: "Redis is out of memory", begin: configure("maxmemory", "1", "0"), trouble: full},
+		{name: "Redis is 2 s late", begin: late, trouble: unusable},
+		{name: "Redis has another password", begin: lockedOut("requirepass", "another", ""), trouble: unusable},
+		{name: "Redis has too many clients", begin: lockedOut("maxclients", "1", "10000"), trouble: unusable},
+		{name: "Redis has values of another type", begin: meddle(retype)},
 		{name: "Redis answers for another key", begin: meddle(shuffle)},
 		{name: "Redis says that nothing is in quarantine", begin: meddle(relabel)},
 		{name: "PostgreSQL killed", begin: func(_ *testing.T, e *estate) func() { e.pg.Kill(); return e.pg.Start }, changes: errAny, stale: every},
@@ -73,6 +78,7 @@ func faults() []fault {
 		{name: "PostgreSQL slow", begin: slow},
 		{name: "PostgreSQL read-only", begin: readOnly, changes: registry.ErrReadOnly},
 		{name: "every invalidation is lost", begin: deaf},
+		{name: "Redis is loading", begin: loading, trouble: unusable},
 	}
 }
 
@@ -200,7 +206,9 @@ func configure(settings ...string) func(t *testing.T, e *estate) func() {
 }
 
 // Whatever breaks, no call comes through on what a replica knew too long ago, and
-// nobody is denied who need not be.
+// nobody is denied who need not be. All of B096 is among it: Redis is refused, hangs,
+// is late, loads, is full, takes another password or no more clients, or has values
+// of another type.
 func TestFaults(t *testing.T) {
 	e := start(t, options{bad: []string{"panic", "DATA RACE"}})
 	for i, f := range faults() {
@@ -219,6 +227,7 @@ func (e *estate) suffer(t *testing.T, f fault, tool int) {
 	for at := range e.nodes {
 		x.more(t, at, allowed)
 	}
+	said := e.hear(t, f.trouble)
 	mend := f.begin(t, e)
 	mended := false
 	defer func() {
@@ -241,6 +250,7 @@ func (e *estate) suffer(t *testing.T, f fault, tool int) {
 	for at := range e.nodes {
 		x.more(t, at, listedOr(f.stale, at))
 	}
+	said.begun(t)
 	mend()
 	mended = true
 	healed := time.Now()
@@ -250,6 +260,7 @@ func (e *estate) suffer(t *testing.T, f fault, tool int) {
 	}
 	recovered := time.Since(healed)
 	e.cycle(t, tool)
+	said.over(t)
 	x.halt(t)
 	x.report(t)
 	for at := range e.nodes {

@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -16,15 +15,6 @@ import (
 )
 
 type object = map[string]any
-
-func encode(t testing.TB, v any) []byte {
-	t.Helper()
-	out, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
 
 const (
 	sealKey  = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
