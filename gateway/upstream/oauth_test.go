@@ -423,3 +423,24 @@ func TestOAuthDown(t *testing.T) {
 	g.issuer.Script(nil)
 	until(t, p, "the server", func(s *State) bool { return s.Server("alpha").Up })
 }
+
+// TestSpeaks: over a link that is everybody's, only what the gateway does for
+// itself goes by its own token.
+func TestSpeaks(t *testing.T) {
+	g := newGuarded(t, "stateless", nil)
+	peer, call := g.user("ann", time.Hour), g.user("bob", time.Hour).subject
+	for name, tt := range map[string]struct {
+		request request
+		want    Subject
+	}{
+		"the gateway":           {request{method: discover}, credentials.Gateway()},
+		"a peer's subscription": {request{method: listen, peer: peer}, peer.subject},
+		"a call":                {request{peer: peer, as: call, turn: &turn{}}, call},
+		"a call of nobody":      {request{peer: peer, turn: &turn{}}, Subject{}},
+		"nobody's subscription": {request{method: listen, peer: testPeer("nobody")}, Subject{}},
+	} {
+		if got := tt.request.speaks(); got != tt.want {
+			t.Errorf("%s speaks as another", name)
+		}
+	}
+}
