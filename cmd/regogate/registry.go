@@ -148,7 +148,8 @@ func (a *author) author() (registry.Author, error) {
 
 // revision names a head for people.
 func revision(h registry.Head) string {
-	if strings.HasPrefix(h.Digest, h.Revision) {
+	// The number of a revision may be how the digest begins, too.
+	if len(h.Revision) == 12 && strings.HasPrefix(h.Digest, h.Revision) {
 		return "revision " + h.Revision
 	}
 	return fmt.Sprintf("revision %s (digest %.12s)", h.Revision, h.Digest)
