@@ -16,6 +16,7 @@ test: deps build lint rego go e2e ## everything
 deps: ## what the tests need: redis-server, PostgreSQL, the pinned MCP clients and servers, the conformance suite
 	command -v redis-server >/dev/null || .ci/apt redis-server
 	command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || .ci/apt postgresql
+	command -v pgrep >/dev/null || .ci/apt procps
 	e2e/clients/install.sh
 	e2e/conformance/install.sh
 

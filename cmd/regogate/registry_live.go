@@ -15,6 +15,7 @@ import (
 
 	"github.com/regogate/regogate/cmd/regogate/draft"
 	"github.com/regogate/regogate/cmd/regogate/review"
+	"github.com/regogate/regogate/registry"
 	"github.com/regogate/regogate/registry/diff"
 )
 
@@ -183,6 +184,7 @@ func (r *registryFlags) diff(cmd *cobra.Command, look *lookFlags, asJSON bool) (
 func registryApproveCommand(r *registryFlags) *cobra.Command {
 	var look lookFlags
 	var a author
+	var sign signing
 	var sha256 string
 	var all, yes bool
 	cmd := &cobra.Command{
@@ -191,7 +193,8 @@ func registryApproveCommand(r *registryFlags) *cobra.Command {
 		Long: "Shows what a server offers against what was approved, asks, and pins it: with another definition the tool\n" +
 			"counts as drifted, which the shipped policies deny. Where standard input is no terminal nothing is asked\n" +
 			"and --yes is needed; --sha256 approves only the definition of that digest, as diff showed it. The entry\n" +
-			"has to be in force: one that is only suggested is judged first.",
+			"has to be in force: one that is only suggested is judged first.\n\n" +
+			"A pin is part of what is signed. With --signing-key a registry that is as it was signed is signed again.",
 		Example: "  regogate registry approve stripe/create_refund\n" +
 			"  regogate registry approve stripe/create_refund --sha256 \"$DIGEST\" --yes --reason 'reviewed'\n" +
 			"  regogate registry approve --server stripe --all",
@@ -214,7 +217,7 @@ func registryApproveCommand(r *registryFlags) *cobra.Command {
 				}
 				look.server, approval.Tool = server, tool
 			}
-			return r.approve(cmd, a, &look, approval)
+			return r.approve(cmd, a, &look, approval, &sign)
 		},
 	}
 	look.flags(cmd)
@@ -222,12 +225,17 @@ func registryApproveCommand(r *registryFlags) *cobra.Command {
 	cmd.Flags().StringVar(&sha256, "sha256", "", "approve only the definition of this digest")
 	cmd.Flags().BoolVar(&all, "all", false, "everything of --server that changed or is not pinned")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	sign.keyFlags(cmd)
 	return cmd
 }
 
-func (r *registryFlags) approve(cmd *cobra.Command, a author, look *lookFlags, approval *review.Approval) error {
+func (r *registryFlags) approve(cmd *cobra.Command, a author, look *lookFlags, approval *review.Approval, sign *signing) error {
 	var err error
 	if approval.By, err = a.author(); err != nil {
+		return err
+	}
+	key, _, err := sign.read()
+	if err != nil {
 		return err
 	}
 	d, err := r.open()
@@ -239,6 +247,11 @@ func (r *registryFlags) approve(cmd *cobra.Command, a author, look *lookFlags, a
 	if err != nil {
 		return err
 	}
+	if key != nil {
+		if err := d.asSigned(c); err != nil {
+			return err
+		}
+	}
 	live, err := d.servers(look).Look(cmd.Context(), look.server)
 	if err != nil {
 		return err
@@ -249,5 +262,6 @@ func (r *registryFlags) approve(cmd *cobra.Command, a author, look *lookFlags, a
 	for _, t := range live.Troubles {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s\n", t)
 	}
-	return approval.Run(cmd.Context(), c, d.store, &live.Servers[0])
+	err = approval.Run(cmd.Context(), c, d.store, &live.Servers[0])
+	return errors.Join(err, r.signAgain(cmd, a, d, c, key, registry.Claims{ExpiresIn: sign.expires}))
 }

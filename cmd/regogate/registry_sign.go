@@ -84,6 +84,38 @@ func (r *registryFlags) sign(cmd *cobra.Command, a author, key *keys.Key, claims
 	return fmt.Errorf("%s: registry.path: missing; the catalogue that comes with the binary is not signed: name yours", r.path)
 }
 
+// asSigned reports why gateways refuse the catalogue as it is: what somebody else
+// slipped in is not signed along with a change.
+func (d *desk) asSigned(c *registry.Catalogue) error {
+	if d.config.Registry.Verify == nil {
+		return nil
+	}
+	verifier, err := registry.NewVerifier(*d.config.Registry.Verify)
+	if err != nil {
+		return err
+	}
+	if _, err := verifier.Verify(c, time.Now()); err != nil {
+		return fmt.Errorf("%s of the registry: %w, having looked at it", revision(c.Head), err)
+	}
+	return nil
+}
+
+// signAgain signs what was changed since before was loaded. Without a key it says
+// what is left to do.
+func (r *registryFlags) signAgain(cmd *cobra.Command, a author, d *desk, before *registry.Catalogue, key *keys.Key, claims registry.Claims) error {
+	after, err := d.catalogue(cmd.Context())
+	switch {
+	case err != nil:
+		return err
+	case after.Content == before.Content || key == nil && before.Signature == "":
+		return nil
+	case key == nil:
+		fmt.Fprintln(cmd.ErrOrStderr(), "note: no signature covers that: sign the registry with regogate registry sign, before gateways that ask for one deny everything (max_staleness)")
+		return nil
+	}
+	return r.sign(cmd, a, key, claims)
+}
+
 // verifies reports why gateways would refuse any signature of the key.
 func verifies(c registry.VerifyConfig, key *keys.Key, claims registry.Claims) error {
 	verifier, err := registry.NewVerifier(c)

@@ -17,8 +17,8 @@ var (
 	made   string // directory of what was built
 )
 
-// Path returns $REGOGATE_BIN, or else a binary that is built once, with these
-// flags of go build.
+// Path returns a binary that is built once, with these flags of go build; without
+// any it is $REGOGATE_BIN where that is set.
 func Path(t testing.TB, flags ...string) string {
 	t.Helper()
 	once.Do(func() { path, failed = build(flags) })
@@ -29,7 +29,7 @@ func Path(t testing.TB, flags ...string) string {
 }
 
 func build(flags []string) (string, error) {
-	if path := os.Getenv("REGOGATE_BIN"); path != "" {
+	if path := os.Getenv("REGOGATE_BIN"); path != "" && len(flags) == 0 {
 		return path, nil
 	}
 	var err error

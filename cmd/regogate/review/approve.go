@@ -44,7 +44,7 @@ func (a *Approval) Run(ctx context.Context, c *registry.Catalogue, store Store, 
 	in, isFile := a.In.(*os.File)
 	terminal := isFile && term.IsTerminal(int(in.Fd()))
 	answers := bufio.NewReader(a.In)
-	left, pinned := 0, 0
+	left := 0
 	for i := range list {
 		d := &list[i]
 		a.show(d)
@@ -66,11 +66,7 @@ func (a *Approval) Run(ctx context.Context, c *registry.Catalogue, store Store, 
 			fmt.Fprintf(a.Out, "%s: was pinned to %s already; the definition is kept now\n", d.Name(), d.Current)
 			continue
 		}
-		pinned++
 		fmt.Fprintf(a.Out, "%s: pinned to %s as of revision %s\n", d.Name(), d.Current, head.Revision)
-	}
-	if pinned > 0 && c.Signature != "" {
-		fmt.Fprintln(a.Out, "note: the registry's signature does not cover that; gateways that ask for one keep what they have until regogate registry sign")
 	}
 	switch {
 	case left > 0 && !terminal:
