@@ -148,13 +148,8 @@ func (a *author) author() (registry.Author, error) {
 
 // revision names a head for people.
 func revision(h registry.Head) string {
-<<<<<<< HEAD
 	const short = 12 // digits of a digest that are a revision where the source has no numbers
 	if len(h.Revision) == short && strings.HasPrefix(h.Digest, h.Revision) {
-=======
-	// The number of a revision may be how the digest begins, too.
-	if len(h.Revision) == 12 && strings.HasPrefix(h.Digest, h.Revision) {
->>>>>>> sig
 		return "revision " + h.Revision
 	}
 	return fmt.Sprintf("revision %s (digest %.12s)", h.Revision, h.Digest)
