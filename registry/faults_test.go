@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/regogate/regogate/e2e/link"
 	"github.com/regogate/regogate/e2e/redisserver"
 )
 
@@ -54,9 +55,9 @@ func TestCachedFaults(t *testing.T) {
 		"loading":        {loading, unusable, "LOADING"},
 		"max clients":    {maxClients, unusable, ""},
 		"no memory":      {noMemory, full, "OOM"},
-		"2 s late":       {late(2 * time.Second), unusable, ""},
+		"2 s late":       {late(time.Second), unusable, ""},
 		// In time for the subscription and not for those who load.
-		"0.7 s late": {late(700 * time.Millisecond), unusable, ""},
+		"0.7 s late": {late(350 * time.Millisecond), unusable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -160,11 +161,12 @@ func noMemory(t *testing.T) (string, func()) {
 	return s.Addr, func() { s.Do("CONFIG", "SET", "maxmemory", "0") }
 }
 
+// late takes that long each way.
 func late(by time.Duration) func(t *testing.T) (string, func()) {
 	return func(t *testing.T) (string, func()) {
-		link := redisserver.NewLink(t, redisserver.Start(t).Addr)
-		link.Delay(by)
-		return link.Addr, link.Restore
+		l := link.New(t, redisserver.Start(t).Addr)
+		l.Delay(by)
+		return l.Addr, func() { l.Delay(0) }
 	}
 }
 

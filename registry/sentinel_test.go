@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/regogate/regogate/e2e/link"
 	"github.com/regogate/regogate/e2e/redisserver"
 )
 
@@ -97,14 +98,14 @@ func TestMasterBecomesReplica(t *testing.T) {
 	t.Parallel()
 	old := redisserver.Start(t)
 	master := redisserver.StartReplica(t, old)
-	link := redisserver.NewLink(t, old.Addr)
+	way := link.New(t, old.Addr)
 	source := scriptedOf(t, validTool("a", "t"))
-	c := cachedOver(t, source, link.Addr)
+	c := cachedOver(t, source, way.Addr)
 	eventually(t, 20*time.Second, "it is cached", func() bool { load(t, c); return c.Stats().Hits > 0 })
 
 	master.Do("REPLICAOF", "NO", "ONE")
 	old.Do("REPLICAOF", "127.0.0.1", redisserver.Port(master.Addr))
-	link.Lead(master.Addr)
+	way.Point(master.Addr)
 	source.set(func(s *scripted) { s.catalogue = mustCatalogue(t, validTool("a", "u")) })
 	load(t, c)
 	client := clientOf(t, master.Addr)

@@ -217,8 +217,8 @@ const maxRevision = 128
 // was current once, without its quarantine, or anything at all: the caller has to
 // verify the signature, and the time is that one's word.
 func (c *Cached) Remembered(ctx context.Context) (*Catalogue, time.Time, error) {
-	if c.down.now() {
-		return nil, time.Time{}, errors.New(c.down.problems()[0])
+	if why := c.down.problems(); len(why) > 0 {
+		return nil, time.Time{}, errors.New(why[0])
 	}
 	key := c.keys.latest()
 	data, err := c.value(key, c.client.GetRange(ctx, key, 0, maxLatest))

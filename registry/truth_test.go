@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/regogate/regogate/e2e/link"
 	"github.com/regogate/regogate/e2e/redisserver"
 )
 
@@ -18,7 +19,7 @@ type fleet struct {
 	truth  *scripted
 	server *redisserver.Server
 	client redis.UniversalClient // of the test
-	links  []*redisserver.Link
+	links  []*link.Link
 	caches []*Cached
 	logs   []*logged
 	reps   []*Keeper
@@ -31,8 +32,8 @@ func newFleet(t *testing.T) *fleet {
 	t.Cleanup(func() { f.client.Close() })
 	f.set(t, "read")
 	for range 2 {
-		link, log := redisserver.NewLink(t, f.server.Addr), &logged{}
-		cache := NewCached(f.truth, clientWithin(t, patience, link.Addr), "gw", cacheTTL, log.logger())
+		way, log := link.New(t, f.server.Addr), &logged{}
+		cache := NewCached(f.truth, clientWithin(t, patience, way.Addr), "gw", cacheTTL, log.logger())
 		k := NewKeeper(cache, Config{}, quiet())
 		ctx, cancel := context.WithCancel(context.Background())
 		var running sync.WaitGroup
@@ -42,7 +43,7 @@ func newFleet(t *testing.T) *fleet {
 			running.Wait()
 			k.Close()
 		})
-		f.links, f.caches, f.logs, f.reps = append(f.links, link), append(f.caches, cache), append(f.logs, log), append(f.reps, k)
+		f.links, f.caches, f.logs, f.reps = append(f.links, way), append(f.caches, cache), append(f.logs, log), append(f.reps, k)
 	}
 	f.follow(t, "read")
 	return f
@@ -126,7 +127,8 @@ func TestTruthIsFollowed(t *testing.T) {
 		},
 		"connections killed": func(t *testing.T, f *fleet, change func() *Catalogue) {
 			for _, l := range f.links {
-				l.Break()
+				l.Set(link.Cut)
+				l.Set(link.Open)
 			}
 			change()
 		},
@@ -151,7 +153,7 @@ func TestTruthOverCutLinks(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
 			for _, l := range f.links[:cut] {
-				l.Cut()
+				l.Set(link.Hung)
 			}
 			f.set(t, "admin")
 			f.follow(t, "admin")
@@ -162,7 +164,7 @@ func TestTruthOverCutLinks(t *testing.T) {
 			}
 			f.stay(t, "write")
 			for _, l := range f.links[:cut] {
-				l.Restore()
+				l.Set(link.Open)
 			}
 			for _, k := range f.reps {
 				eventually(t, 20*time.Second, "the status is well again", func() bool { return len(k.Status().Problems) == 0 })

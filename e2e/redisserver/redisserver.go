@@ -1,5 +1,5 @@
 // Package redisserver runs real redis-servers for a test: one, a master with
-// sentinels, a cluster; and the bad links between them and a client.
+// replicas and sentinels, a cluster.
 package redisserver
 
 import (
