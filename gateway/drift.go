@@ -7,6 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/regogate/regogate/gateway/mcp"
+	"github.com/regogate/regogate/gateway/upstream"
 )
 
 // drifted reports whether the tool is offered with another definition than the
@@ -30,14 +31,14 @@ func (j *joiner) heed(before, now *offer) {
 		if before != nil && before.definition.SHA256 == now.entry.SHA256 {
 			attrs = append(attrs, "changed", changed(before.definition.Raw, now.definition.Raw))
 		}
-		j.log.Warn("a tool is not as it was pinned: look at what changed, and pin it anew or put it into quarantine", attrs...)
+		j.log.Warn("a tool is not as it was pinned: see `regogate registry diff`, and approve it or put it into quarantine", attrs...)
 	case was:
 		j.log.Info("a tool is as it is pinned again", keyServer, now.server, keyName, now.name)
 	}
 }
 
-// changed names the members that differ in two definitions, but for the order of
-// keys and white space, sorted.
+// changed names the members that differ in two definitions, of those that are
+// pinned, sorted.
 func changed(one, other jsontext.Value) (names []string) {
 	a, b := canonical(one), canonical(other)
 	for _, m := range a {
@@ -54,10 +55,10 @@ func changed(one, other jsontext.Value) (names []string) {
 	return names
 }
 
-// canonical is the members of a definition, or none where they cannot be told.
+// canonical is what of a definition is pinned, or nothing where that cannot be told.
 func canonical(definition jsontext.Value) []mcp.Member {
-	form := definition.Clone()
-	if form.Canonicalize(jsontext.AllowInvalidUTF8(true), jsontext.CanonicalizeRawInts(false), jsontext.CanonicalizeRawFloats(false)) != nil {
+	form, err := upstream.Canonical(definition)
+	if err != nil {
 		return nil
 	}
 	members, err := mcp.Split(form)

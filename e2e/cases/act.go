@@ -83,6 +83,11 @@ func (p *player) actBackend(a *Action) error {
 	if a.Tools != nil {
 		b.offer(a.Tools)
 	}
+	if a.Whole {
+		spec := b.manners()
+		spec.Pages = nil
+		b.become(spec)
+	}
 	if a.Forget {
 		b.forget()
 	}

@@ -69,6 +69,7 @@ type Action struct {
 	Mode  string `yaml:"mode"`
 	For   string `yaml:"for"`   // only for this MCP method
 	Tools []Tool `yaml:"tools"` // what it offers from now on
+	Whole bool   `yaml:"whole"` // and its lists are in pages no more
 	Kill  bool   `yaml:"kill"`  // SIGKILL to a stdio backend's newest process
 	// Forget is a restart: a backend over HTTP or SSE knows none of its
 	// sessions any more, and its streams end.

@@ -45,6 +45,7 @@ func (n *node) calls(t testing.TB, tool int, kind string) {
 // TestStaleness kills PostgreSQL under a replica that denies what it cannot know and
 // under one whose operator chose otherwise, and then starts both without it.
 func TestStaleness(t *testing.T) {
+	t.Parallel()
 	e := start(t, options{replicas: 2, bad: []string{"panic", "DATA RACE"}, unready: true, config: func(_ *node, at int, config object) {
 		config["registry"].(object)["insecure_serve_stale"] = at == 1
 	}})
@@ -58,6 +59,7 @@ func TestStaleness(t *testing.T) {
 		s := lax.registryStatus(t)
 		return s.Stale && s.Serving && len(s.Problems) > 0 && strings.Contains(lax.Log(), `"msg":"registry is stale"`)
 	})
+	t.Logf("what it says: %+v", lax.registryStatus(t))
 	if out, err := lax.client.Call(t.Context(), "alpha__t0", nil); err != nil || out.Result == nil || lax.Status() != "degraded" ||
 		!strings.Contains(lax.Log(), `"serving":true`) {
 		t.Errorf("a call had %+v, %v; it is %s\n%s", out, err, lax.Status(), lax.Log())

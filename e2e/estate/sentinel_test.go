@@ -15,6 +15,7 @@ import (
 // master dies, and again to the one that came back as a read-only replica. Requests
 // notice nothing, and each new master has what is current without a restart.
 func TestSentinels(t *testing.T) {
+	t.Parallel()
 	first := redisserver.Start(t)
 	second := redisserver.StartReplica(t, first)
 	sentinels := redisserver.StartSentinels(t, 3, first)
