@@ -6,12 +6,10 @@ import (
 	"log/slog"
 	"reflect"
 	"slices"
-	"strings"
 
 	"github.com/regogate/regogate/gateway/policy"
 	"github.com/regogate/regogate/gateway/upstream"
 	"github.com/regogate/regogate/registry"
-	"github.com/regogate/regogate/registry/diff"
 )
 
 // catalog is everything the gateway could show, at one state of the registry
@@ -175,9 +173,6 @@ func (j *joiner) join(list listing, defs []upstream.Definition) []*offer {
 			j.log.Warn("not offered", keyServer, j.server, keyKind, lists[list].kind, keyName, def.Name, keyError, err)
 			continue
 		}
-		if list == toolList && drifted(known, def) {
-			j.tellDrift(def, known.entry)
-		}
 		if list == toolList && len(o.exposed) > registry.ClientName {
 			j.log.Warn("some clients take no tool name longer than 64 characters", keyServer, j.server, keyName, def.Name, "length", len(o.exposed))
 		}
@@ -187,18 +182,6 @@ func (j *joiner) join(list listing, defs []upstream.Definition) []*offer {
 		offers = append(offers, o)
 	}
 	return offers
-}
-
-// tellDrift raises the alarm about a definition that nobody approved, with what
-// changed where the approved one was offered before.
-func (j *joiner) tellDrift(def upstream.Definition, entry *registry.Tool) {
-	attributes := []any{keyServer, j.server, keyName, def.Name, "pinned", entry.SHA256, "sha256", def.SHA256}
-	if o := j.old.lists[toolList].byName[def.Name]; o != nil && o.definition.SHA256 == entry.SHA256 {
-		var text strings.Builder
-		diff.PrintFields(&text, "", diff.Definitions(o.definition.Raw, def.Raw))
-		attributes = append(attributes, "changed", text.String())
-	}
-	j.log.Warn("a tool's definition is not the pinned one: look at `regogate registry diff`, and approve it or put it into quarantine", attributes...)
 }
 
 func (j *joiner) prepare(list listing, def upstream.Definition, known knowledge) (*offer, error) {

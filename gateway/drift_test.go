@@ -40,7 +40,7 @@ func TestDriftIsTold(t *testing.T) {
 	if !strings.Contains(seen(), "bank__pay") {
 		t.Fatalf("the approved tool is not there: %s", seen())
 	}
-	const alarm = "a tool's definition is not the pinned one"
+	const alarm = "a tool is not as it was pinned"
 	change(`{"inputSchema": {"properties":{"to":{"type":"string"}}, "type":"object"}, "description":"Pays.", "name":"pay", "icons":[]}`)
 	eventually(t, "another order of the members shows", func() bool { return strings.Contains(seen(), `"icons"`) })
 	if strings.Contains(log.String(), alarm) {

@@ -204,11 +204,6 @@ type knowledge struct {
 	quarantined bool
 }
 
-// drifted reports whether the definition is another one than the pinned one.
-func drifted(known knowledge, def upstream.Definition) bool {
-	return known.entry != nil && known.entry.SHA256 != "" && known.entry.SHA256 != def.SHA256
-}
-
 // toolFacts is what the policy is told of a tool. An entry that nobody
 // confirmed, or that is in quarantine, counts as none.
 func toolFacts(server, exposed string, def upstream.Definition, known knowledge) policy.Tool {
@@ -218,7 +213,7 @@ func toolFacts(server, exposed string, def upstream.Definition, known knowledge)
 		return t
 	}
 	t.Definition.Pinned = entry.SHA256 != ""
-	t.Definition.Drifted = drifted(known, def)
+	t.Definition.Drifted = known.drifted(def)
 	if known.quarantined {
 		return t
 	}
