@@ -350,6 +350,10 @@ func TestHostileKeyIDs(t *testing.T) {
 func refreshedOnce(t testing.TB, v *Verifier) {
 	t.Helper()
 	for _, iss := range v.issuers {
-		eventually(t, "the first keys", func() bool { return iss.ring.current() != nil })
+		eventually(t, "the first keys", func() bool {
+			iss.ring.mu.Lock()
+			defer iss.ring.mu.Unlock()
+			return iss.ring.current() != nil && !iss.ring.busy
+		})
 	}
 }
