@@ -100,6 +100,9 @@ func Open(ctx context.Context, cfg Config, embedded fs.FS, log *slog.Logger) (*K
 			return nil, err
 		}
 	}
+	if cfg.InsecureServeStale {
+		log.Warn("insecure_serve_stale is set: decisions rest on the registry however long ago its source was heard of")
+	}
 	source, err := openSource(ctx, cfg, embedded, log)
 	if err != nil {
 		return nil, err
