@@ -42,7 +42,7 @@ func registryDiscoverCommand(r *registryFlags) *cobra.Command {
 			"suggested: true and not in force until somebody has judged them and removed the mark. Nothing in the\n" +
 			"registry is changed. It exits with 1 where a server could not be looked at; what the others offer is\n" +
 			"written all the same.",
-		Example: "  regogate registry discover\n  regogate registry discover --server stripe -o catalogue/stripe.yaml",
+		Example: "  regogate registry discover\n  regogate registry discover --server stripe -o registry/stripe.yaml",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := r.open()
