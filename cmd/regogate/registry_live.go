@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -70,6 +71,9 @@ func registryDiscoverCommand(r *registryFlags) *cobra.Command {
 				fmt.Fprintf(cmd.ErrOrStderr(), "nothing to write: every tool that was found has an entry\n")
 				return troubled(live)
 			}
+			if err := d.fits(output, unregistered); err != nil {
+				return err
+			}
 			entries, err := draft.Entries(cmd.Context(), unregistered)
 			if err != nil {
 				return err
@@ -86,6 +90,28 @@ func registryDiscoverCommand(r *registryFlags) *cobra.Command {
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write (default: standard output)")
 	cmd.Flags().BoolVar(&force, "force", false, "overwrite the file where it exists")
 	return cmd
+}
+
+// fits fails where a file would break the registry in whose directory it is: a
+// server's entry, with all of its tools, is in one file.
+func (d *desk) fits(output string, servers []draft.Unregistered) error {
+	dir, err := os.Stat(d.config.Registry.Path)
+	if output == "" || err != nil {
+		return nil
+	}
+	if there, err := os.Stat(filepath.Dir(output)); err != nil || !os.SameFile(dir, there) {
+		return nil
+	}
+	var known []string
+	for _, s := range servers {
+		if s.Known {
+			known = append(known, s.Server)
+		}
+	}
+	if known == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: another file there has an entry of %s, and a server's tools are in one file: leave -o out and put what is printed into that entry", output, strings.Join(known, ", "))
 }
 
 // troubled fails with a line for every server that could not be looked at.
