@@ -111,7 +111,7 @@ func (d *desk) fits(output string, servers []draft.Unregistered) error {
 	if known == nil {
 		return nil
 	}
-	return fmt.Errorf("%s: another file there has an entry of %s, and a server's tools are in one file: leave -o out and put what is printed into that entry", output, strings.Join(known, ", "))
+	return fmt.Errorf("%s: the catalogue there has an entry of %s already, and a server's tools are in one file: leave -o out and put what is printed into that entry", output, strings.Join(known, ", "))
 }
 
 // troubled fails with a line for every server that could not be looked at.
