@@ -69,16 +69,38 @@ func NewCatalogue(revision string, given Catalogue) (*Catalogue, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.Content = digest(content)
+	return c, c.name(revision)
+}
+
+// name gives the catalogue its head.
+func (c *Catalogue) name(revision string) error {
 	whole, err := c.index()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	c.Content = digest(content)
 	c.Head = Head{Revision: revision, Digest: digest(whole)}
 	if revision == "" {
 		c.Head.Revision = c.Head.Digest[:12]
 	}
-	return c, nil
+	return nil
+}
+
+// withQuarantine returns the catalogue with more in quarantine, or with other words
+// of what is in it already, under a head of its own: nothing is released. Each of
+// more is valid, none is there twice. The two share memory.
+func (c *Catalogue) withQuarantine(more []Quarantined) (*Catalogue, error) {
+	with := *c
+	with.Quarantine = slices.Clone(more)
+	for _, q := range c.Quarantine {
+		if !slices.ContainsFunc(more, q.same) {
+			with.Quarantine = append(with.Quarantine, q)
+		}
+	}
+	if err := strictyaml.Err(normaliseQuarantine(with.Quarantine)); err != nil {
+		return nil, err
+	}
+	return &with, with.name("")
 }
 
 // index returns the encoding of the index.

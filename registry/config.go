@@ -117,8 +117,13 @@ func Open(ctx context.Context, cfg Config, embedded fs.FS, log *slog.Logger) (*K
 }
 
 // OpenStore opens the configured registry to change it, without a cache. A
-// catalogue that cannot be changed opens too, for what only reads.
+// catalogue that cannot be changed opens too, for what only reads, and so does one
+// of files with problems: until they are mended all fails with a line for each but
+// Quarantine.
 func OpenStore(cfg Config, embedded fs.FS, log *slog.Logger) (Store, error) {
+	if cfg.Postgres == nil && cfg.Path != "" {
+		return openToChange(cfg.Path, log)
+	}
 	return openStore(context.Background(), cfg, embedded, log)
 }
 

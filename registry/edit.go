@@ -29,8 +29,8 @@ const (
 	written        = "# Written by regogate registry; everything else is in the other files.\n"
 )
 
-// Quarantine writes quarantine.yaml. What a person put into quarantine in another
-// file stays theirs.
+// Quarantine writes quarantine.yaml, whatever problems the other files have. What a
+// person put into quarantine in another file stays theirs.
 func (f *File) Quarantine(ctx context.Context, by Author, q Quarantined) (Head, error) {
 	q.By, q.Since = by.Name, time.Now().UTC().Truncate(time.Second)
 	return f.edit(ctx, func(r *reader) error {
@@ -53,6 +53,9 @@ func (f *File) Quarantine(ctx context.Context, by Author, q Quarantined) (Head, 
 func (f *File) Release(ctx context.Context, _ Author, server, tool string) (Head, error) {
 	q := Quarantined{Server: server, Tool: tool}
 	return f.edit(ctx, func(r *reader) error {
+		if err := r.good("release " + Name(server, tool)); err != nil {
+			return err
+		}
 		return f.rewrite(quarantineFile, func(c *catalogueFile) error {
 			before := len(c.Quarantine)
 			c.Quarantine = slices.DeleteFunc(c.Quarantine, q.same)
@@ -71,6 +74,9 @@ func (f *File) Release(ctx context.Context, _ Author, server, tool string) (Head
 // into pins.yaml, and keeps the definition in definitions/SERVER/TOOL.json.
 func (f *File) Approve(ctx context.Context, _ Author, server, tool, sha256 string, definition []byte) (Head, error) {
 	return f.edit(ctx, func(r *reader) error {
+		if err := r.good("approve " + Name(server, tool)); err != nil {
+			return err
+		}
 		i := slices.IndexFunc(r.tools, func(t Tool) bool { return t.Server == server && t.Name == tool })
 		switch {
 		case i < 0 || r.tools[i].Suggested:
@@ -128,8 +134,7 @@ func (q *Quarantined) same(other Quarantined) bool {
 	return q.Server == other.Server && q.Tool == other.Tool
 }
 
-// edit changes the directory while nobody else does. A catalogue with problems is
-// not changed: no gateway would take the change over.
+// edit changes the directory while nobody else does.
 func (f *File) edit(ctx context.Context, change func(*reader) error) (Head, error) {
 	if f.root == "" {
 		return Head{}, fmt.Errorf("%w: %s is not a directory; name a directory in registry.path, such as regogate init writes", ErrReadOnly, f.name)
@@ -143,18 +148,28 @@ func (f *File) edit(ctx context.Context, change func(*reader) error) (Head, erro
 	if err != nil {
 		return Head{}, fmt.Errorf("list the catalogue %s: %w", f.name, err)
 	}
-	r, err := readCatalogue(f.fsys, f.dir, names)
+	r, err := f.read(names)
 	if err != nil {
 		return Head{}, err
-	}
-	if err := strictyaml.Err(r.problems); err != nil {
-		return Head{}, fmt.Errorf("%w\nno gateway takes a change of this catalogue over before that is mended", err)
 	}
 	if err := change(r); err != nil {
 		return Head{}, err
 	}
 	f.touched.Store(true)
-	return f.Head(ctx)
+	head, err := f.Head(ctx)
+	if err != nil && len(r.problems) > 0 { // which are no reason to call what is written a failure
+		return Head{}, nil
+	}
+	return head, err
+}
+
+// good fails where the catalogue has problems: until they are mended no gateway
+// takes over what was attempted.
+func (r *reader) good(attempted string) error {
+	if err := strictyaml.Err(r.problems); err != nil {
+		return fmt.Errorf("%w\n%s: no gateway takes it over before that is mended", err, attempted)
+	}
+	return nil
 }
 
 // lock keeps other commands from the directory.

@@ -74,13 +74,12 @@ func TestFileQuarantine(t *testing.T) {
 	}
 }
 
-// What people wrote is theirs, and a catalogue that no gateway would take is not
-// changed.
+// What people wrote is theirs, and what cannot be read is not replaced.
 func TestFileQuarantineRefused(t *testing.T) {
 	by := Author{Name: "someone"}
 	for _, c := range []struct{ name, file, text, want string }{
 		{"by hand", "b.yaml", "version: 1\nquarantine:\n  - {server: a, reason: mine}\n", "a is in quarantine already, in DIR/b.yaml:3: change the reason there"},
-		{"broken", "b.yaml", "version: 1\nservres: {}\n", "DIR/b.yaml:2: servres: unknown key; did you mean servers?\nno gateway takes a change of this catalogue over before that is mended"},
+		{"broken", "quarantine.yaml", "version: 1\nquarantin: []\n", "DIR/quarantine.yaml:2: quarantin: unknown key; did you mean quarantine?"},
 		{"with servers", "quarantine.yaml", "version: 1\nservers: {b: {}}\n", "DIR/quarantine.yaml: has servers, and a command would lose their comments: move them to another file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -23,8 +23,8 @@ const maxCatalogue = 32 << 20
 // File is the source that reads a YAML catalogue: one file, or every *.yaml
 // and *.yml file of a directory, each a whole document. It notices changes by
 // itself. A changed catalogue that has a problem is refused: the last good one
-// stays the truth, and Problems says why. Files that cannot be read at all
-// make Head fail.
+// stays the truth, with what the files that can be read put into quarantine
+// besides, and Problems says why. Files that cannot be read at all make Head fail.
 type File struct {
 	name string // what the operator called it
 	dir  string // what problems put before a file's name
@@ -40,9 +40,9 @@ type File struct {
 	watch    *watcher
 
 	mu      sync.Mutex
-	current *Catalogue
-	loaded  string // fingerprint of the files that were judged last
-	pending string // fingerprint of changed files that may still be written to
+	current *Catalogue // nil where none of the files was good yet
+	loaded  string     // fingerprint of the files that were judged last
+	pending string     // fingerprint of changed files that may still be written to
 }
 
 // OpenFile opens the catalogue at a path of the file system, with the signature
@@ -55,10 +55,29 @@ func OpenFile(name string, log *slog.Logger) (*File, error) {
 	if err := f.open(); err != nil {
 		return nil, err
 	}
-	if f.watch, err = watch(filepath.FromSlash(f.dir), f.matters, f.touch); err != nil {
-		f.log.Warn("the catalogue cannot be watched and is polled instead", "path", name, "error", err)
-	}
+	f.follow()
 	return f, nil
+}
+
+// openToChange is OpenFile for whoever changes the files. Those with problems open
+// too: Head and Load fail with a line for each until they are mended.
+func openToChange(name string, log *slog.Logger) (*File, error) {
+	f, err := at(name, log)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.open(); err != nil && f.Problems() == nil {
+		return nil, err
+	}
+	f.follow()
+	return f, nil
+}
+
+func (f *File) follow() {
+	var err error
+	if f.watch, err = watch(filepath.FromSlash(f.dir), f.matters, f.touch); err != nil {
+		f.log.Warn("the catalogue cannot be watched and is polled instead", "path", f.name, "error", err)
+	}
 }
 
 // at is the file or directory of the path, not opened.
@@ -90,16 +109,29 @@ func (f *File) open() error {
 	if err != nil {
 		return err
 	}
-	c, problems, err := f.read(names)
+	found, err := f.read(names)
 	if err != nil {
 		return err
 	}
-	if len(problems) > 0 {
-		return strictyaml.Err(problems)
+	f.loaded = mark
+	if len(found.problems) > 0 {
+		f.refuse(found.problems)
+		return f.refused()
 	}
-	f.current, f.loaded = c, mark
-	return nil
+	f.current, err = f.catalogue(found)
+	return err
 }
+
+func (f *File) refuse(problems []strictyaml.Problem) {
+	lines := make([]string, len(problems))
+	for i, p := range problems {
+		lines[i] = p.String()
+	}
+	f.problems.Store(&lines)
+}
+
+// refused is the error of files none of which was good yet.
+func (f *File) refused() error { return errors.New(strings.Join(f.Problems(), "\n")) }
 
 // Head looks whether the files have changed, and reads them where they have
 // and have come to rest. File systems know no deadlines: on one that hangs,
@@ -113,6 +145,9 @@ func (f *File) Head(ctx context.Context) (Head, error) {
 	if err := f.poll(); err != nil {
 		return Head{}, err
 	}
+	if f.current == nil {
+		return Head{}, f.refused()
+	}
 	return f.current.Head, nil
 }
 
@@ -123,6 +158,9 @@ func (f *File) Load(ctx context.Context, _ Head) (*Catalogue, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.current == nil {
+		return nil, f.refused()
+	}
 	return f.current, nil
 }
 
@@ -175,7 +213,7 @@ func (f *File) poll() error {
 		f.pending = mark
 		return nil
 	}
-	c, problems, err := f.read(names)
+	found, err := f.read(names)
 	if err != nil {
 		return err
 	}
@@ -183,44 +221,59 @@ func (f *File) poll() error {
 		f.pending = again
 		return err
 	}
+	if err := f.judge(found); err != nil {
+		return err
+	}
 	f.loaded, f.pending = mark, ""
-	f.judge(c, problems)
 	return nil
 }
 
-// judge takes a good catalogue over and keeps the last good one otherwise.
-func (f *File) judge(c *Catalogue, problems []strictyaml.Problem) {
-	if len(problems) == 0 {
+// judge takes a good catalogue over. Of one with problems it takes what is in
+// quarantine and nothing else, for a quarantine only takes away and must not wait
+// until somebody's mistake is mended; and it releases nothing.
+func (f *File) judge(found *reader) error {
+	if len(found.problems) == 0 {
+		c, err := f.catalogue(found)
+		if err != nil {
+			return err
+		}
 		f.current = c
 		f.problems.Store(nil)
-		return
+		return nil
 	}
-	lines := make([]string, len(problems))
-	for i, p := range problems {
-		lines[i] = p.String()
+	f.refuse(found.problems)
+	if f.current == nil {
+		return nil
 	}
-	f.problems.Store(&lines)
-	f.log.Error("the changed catalogue is refused, the last good one stays",
-		"path", f.name, "revision", f.current.Head.Revision, "problems", lines)
+	c, err := f.current.withQuarantine(found.quarantine)
+	if err != nil {
+		return err
+	}
+	f.current = c
+	f.log.Error("the changed catalogue is refused, the last good one stays, and what is in quarantine besides",
+		"path", f.name, "revision", f.current.Head.Revision, "quarantine", len(f.current.Quarantine), "problems", f.Problems())
+	return nil
 }
 
-func (f *File) read(names []string) (*Catalogue, []strictyaml.Problem, error) {
+// read reads the files and the signature beside them.
+func (f *File) read(names []string) (*reader, error) {
 	found, err := readCatalogue(f.fsys, f.dir, names)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	given := found.catalogue()
-	if given.Signature, err = f.signature(); err != nil {
+	if found.signature, err = f.signature(); err != nil {
 		found.problems = append(found.problems, strictyaml.Problem{File: path.Join(f.dir, f.sig), Message: err.Error()})
 	}
-	if len(found.problems) > 0 {
-		return nil, found.problems, nil
-	}
-	c, err := NewCatalogue("", given)
+	return found, nil
+}
+
+// catalogue is what was read without a problem.
+func (f *File) catalogue(found *reader) (*Catalogue, error) {
+	c, err := NewCatalogue("", found.catalogue())
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the catalogue %s: %w", f.name, err)
+		return nil, fmt.Errorf("read the catalogue %s: %w", f.name, err)
 	}
-	return c, nil, nil
+	return c, nil
 }
 
 // fingerprint returns the names of the catalogue's files and a text that

@@ -61,15 +61,10 @@ func openPostgres(t testing.TB, cfg PostgresConfig) *Postgres {
 func readDir(t testing.TB, dir string) *Catalogue {
 	t.Helper()
 	f := &File{fsys: os.DirFS(dir), dir: dir}
-	names, err := f.names()
-	if err != nil {
+	if err := f.open(); err != nil {
 		t.Fatal(err)
 	}
-	c, problems, err := f.read(names)
-	if err != nil || len(problems) > 0 {
-		t.Fatal(problems, err)
-	}
-	return c
+	return f.current
 }
 
 // postgresTruth is a registry in PostgreSQL that somebody else syncs with the

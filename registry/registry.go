@@ -125,7 +125,8 @@ type Store interface {
 	Source
 	// Quarantine puts a tool or a server into quarantine; By and Since are the
 	// author's and now. What is in it already gets the new reason. The registry
-	// need not know the tool.
+	// need not know the tool. Files with problems take it, too, and gateways take it
+	// from them; the head is the zero value where the store has never seen them good.
 	Quarantine(ctx context.Context, by Author, q Quarantined) (Head, error)
 	// Release ends a quarantine. ErrUnknown: there is none of exactly that name.
 	Release(ctx context.Context, by Author, server, tool string) (Head, error)

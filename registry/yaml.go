@@ -52,7 +52,8 @@ func (s *Server) apply(t *Tool) {
 type reader struct {
 	servers    []Server
 	tools      []Tool
-	quarantine []Quarantined
+	quarantine []Quarantined // what is valid of it, whatever else is not
+	signature  string
 	problems   []strictyaml.Problem
 	seen       map[string]string // what was there to where it is
 	pins       []pin
@@ -86,7 +87,7 @@ func readCatalogue(fsys fs.FS, dir string, names []string) (*reader, error) {
 
 // catalogue is what was read, as NewCatalogue takes it.
 func (r *reader) catalogue() Catalogue {
-	return Catalogue{Servers: r.servers, Tools: r.tools, Quarantine: r.quarantine}
+	return Catalogue{Servers: r.servers, Tools: r.tools, Quarantine: r.quarantine, Signature: r.signature}
 }
 
 func readFile(fsys fs.FS, name string) ([]byte, error) {
@@ -132,7 +133,10 @@ func place(path string, pos *strictyaml.Positions) strictyaml.Problem {
 func (r *reader) quarantined(file string, c *catalogueFile, pos *strictyaml.Positions) (problems []strictyaml.Problem) {
 	for i, q := range c.Quarantine {
 		where := strictyaml.Index("quarantine", i)
-		problems = append(problems, q.check(where)...)
+		if wrong := q.check(where); len(wrong) > 0 {
+			problems = append(problems, wrong...)
+			continue
+		}
 		name := q.seenAs()
 		if first, twice := r.seen[name]; twice {
 			problems = append(problems, strictyaml.Problem{Path: where, Message: "is already in " + first})

@@ -52,6 +52,11 @@ func (r *registryFlags) quarantine(cmd *cobra.Command, a author, server, tool st
 	if err != nil {
 		return err
 	}
+	if head == (registry.Head{}) {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s is in quarantine\n", registry.Name(server, tool))
+		fmt.Fprintf(cmd.ErrOrStderr(), "%v\nnote: until that is mended gateways go on with the last good catalogue and this quarantine, and none can start\n", lookErr)
+		return nil
+	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%s is in quarantine as of %s\n", registry.Name(server, tool), revision(head))
 	if lookErr != nil {
 		return nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -42,7 +43,7 @@ func registryDiscoverCommand(r *registryFlags) *cobra.Command {
 			"suggested: true and not in force until somebody has judged them and removed the mark. Nothing in the\n" +
 			"registry is changed. It exits with 1 where a server could not be looked at; what the others offer is\n" +
 			"written all the same.",
-		Example: "  regogate registry discover\n  regogate registry discover --server stripe -o catalogue/stripe.yaml",
+		Example: "  regogate registry discover\n  regogate registry discover --server stripe -o registry/stripe.yaml",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := r.open()
@@ -70,6 +71,9 @@ func registryDiscoverCommand(r *registryFlags) *cobra.Command {
 				fmt.Fprintf(cmd.ErrOrStderr(), "nothing to write: every tool that was found has an entry\n")
 				return troubled(live)
 			}
+			if err := d.fits(output, unregistered); err != nil {
+				return err
+			}
 			entries, err := draft.Entries(cmd.Context(), unregistered)
 			if err != nil {
 				return err
@@ -86,6 +90,28 @@ func registryDiscoverCommand(r *registryFlags) *cobra.Command {
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file to write (default: standard output)")
 	cmd.Flags().BoolVar(&force, "force", false, "overwrite the file where it exists")
 	return cmd
+}
+
+// fits fails where a file would break the registry in whose directory it is: a
+// server's entry, with all of its tools, is in one file.
+func (d *desk) fits(output string, servers []draft.Unregistered) error {
+	dir, err := os.Stat(d.config.Registry.Path)
+	if output == "" || err != nil {
+		return nil
+	}
+	if there, err := os.Stat(filepath.Dir(output)); err != nil || !os.SameFile(dir, there) {
+		return nil
+	}
+	var known []string
+	for _, s := range servers {
+		if s.Known {
+			known = append(known, s.Server)
+		}
+	}
+	if known == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: the catalogue there has an entry of %s already, and a server's tools are in one file: leave -o out and put what is printed into that entry", output, strings.Join(known, ", "))
 }
 
 // troubled fails with a line for every server that could not be looked at.

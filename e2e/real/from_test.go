@@ -37,7 +37,7 @@ func TestFrom(t *testing.T) {
 		}
 	}
 
-	judge(t, filepath.Join(dir, "catalogue.yaml"))
+	judge(t, filepath.Join(dir, "registry", "catalogue.yaml"))
 	var config map[string]any
 	written, err := os.ReadFile(filepath.Join(dir, "regogate.yaml"))
 	fatal(t, err)

@@ -15,7 +15,8 @@ var configText string
 // Names of what init writes, below the directory that it is given.
 const (
 	ConfigName    = "regogate.yaml"
-	CatalogueName = "catalogue.yaml"
+	RegistryName  = "registry"
+	CatalogueName = RegistryName + "/catalogue.yaml"
 	PoliciesName  = "policies"
 	KeyName       = "demo-key.pem"
 	keySetName    = "jwks.json"
@@ -28,8 +29,8 @@ func configYAML(withKey bool, list []*draft, problems map[string]string) ([]byte
 	if err != nil {
 		return nil, err
 	}
-	fields := struct{ DemoKey, Issuer, Audience, KeySet, Catalogue, Policies, Servers string }{
-		"", world.Issuer, world.Audience, keySetName, CatalogueName, PoliciesName, serversYAML(list, problems),
+	fields := struct{ DemoKey, Issuer, Audience, KeySet, Registry, Policies, Servers string }{
+		"", world.Issuer, world.Audience, keySetName, RegistryName, PoliciesName, serversYAML(list, problems),
 	}
 	if withKey {
 		fields.DemoKey = KeyName

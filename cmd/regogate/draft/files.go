@@ -106,10 +106,11 @@ type mover struct{ undoing []func() }
 
 // move replaces to by from, and keeps what was there in old.
 func (m *mover) move(from, to, old string) error {
-	for _, dir := range []string{filepath.Dir(to), filepath.Dir(old)} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return err
-		}
+	if err := os.MkdirAll(filepath.Dir(old), 0o755); err != nil {
+		return err
+	}
+	if err := m.makeDir(filepath.Dir(to)); err != nil {
+		return err
 	}
 	switch err := os.Rename(to, old); {
 	case err == nil:
@@ -121,6 +122,23 @@ func (m *mover) move(from, to, old string) error {
 		return err
 	}
 	m.undoing = append(m.undoing, func() { _ = os.Remove(to) })
+	return nil
+}
+
+// makeDir makes a directory and those above it, where they are not there.
+func (m *mover) makeDir(dir string) error {
+	err := os.Mkdir(dir, 0o755)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = m.makeDir(filepath.Dir(dir)); err == nil {
+			err = os.Mkdir(dir, 0o755)
+		}
+	}
+	switch {
+	case err == nil:
+		m.undoing = append(m.undoing, func() { _ = os.Remove(dir) })
+	case !errors.Is(err, fs.ErrExist): // what is there and no directory shows below
+		return err
+	}
 	return nil
 }
 

@@ -205,7 +205,7 @@ func (s *Starter) readable(staged string) error {
 			return fmt.Errorf("regogate init: made a configuration that cannot be read: %s: please report this; nothing was written", p.String())
 		}
 	}
-	catalogue, err := registry.OpenFile(filepath.Join(staged, CatalogueName), slog.New(slog.DiscardHandler))
+	catalogue, err := registry.OpenFile(filepath.Join(staged, RegistryName), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return fmt.Errorf("regogate init: made a catalogue that cannot be read: %w: please report this; nothing was written", err)
 	}

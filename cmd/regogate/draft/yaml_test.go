@@ -118,7 +118,7 @@ type failing interface {
 
 func loadCatalogue(t failing, text []byte) *registry.Catalogue {
 	t.Helper()
-	source, err := registry.OpenFS(fstest.MapFS{CatalogueName: {Data: text}}, "written", slog.New(slog.DiscardHandler))
+	source, err := registry.OpenFS(fstest.MapFS{"written.yaml": {Data: text}}, "written", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
