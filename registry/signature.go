@@ -24,6 +24,9 @@ const maxSkew = time.Minute
 // Claims are what a signature says beside what it covers.
 type Claims struct {
 	ExpiresIn time.Duration // how long the signature is good, in whole seconds; 0 is for ever
+	// Content is the only one that is signed, for who looked at the catalogue
+	// before; "" is any.
+	Content string
 }
 
 // covered is the payload of a signature.
@@ -39,6 +42,9 @@ type covered struct {
 func Sign(c *Catalogue, key *signing.Key, claims Claims, now time.Time) (string, error) {
 	if claims.ExpiresIn < 0 || claims.ExpiresIn > 0 && claims.ExpiresIn < time.Second {
 		return "", fmt.Errorf("sign the catalogue: it cannot expire in %s: want a second or more, or 0 for never", claims.ExpiresIn)
+	}
+	if claims.Content != "" && claims.Content != c.Content {
+		return "", errors.New("sign the catalogue: it holds something else than was looked at, for somebody changed it meanwhile: look at it and sign it with regogate registry sign")
 	}
 	says := covered{Content: c.Content, Format: format}
 	says.IssuedAt = jwt.NewNumericDate(now)

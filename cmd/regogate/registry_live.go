@@ -288,6 +288,9 @@ func (r *registryFlags) approve(cmd *cobra.Command, a author, look *lookFlags, a
 	for _, t := range live.Troubles {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s\n", t)
 	}
-	err = approval.Run(cmd.Context(), c, d.store, &live.Servers[0])
-	return errors.Join(err, r.signAgain(cmd, a, d, c, key, registry.Claims{ExpiresIn: sign.expires}))
+	approved, err := approval.Run(cmd.Context(), c, d.store, &live.Servers[0])
+	if approved == nil {
+		return err
+	}
+	return errors.Join(err, r.signAgain(cmd, a, c, approved, key, registry.Claims{ExpiresIn: sign.expires}))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -71,7 +72,7 @@ func (r *registryFlags) sign(cmd *cobra.Command, a author, key *keys.Key, claims
 		return err
 	}
 	if verify := config.Registry.Verify; verify != nil {
-		if err := verifies(*verify, key, claims); err != nil {
+		if err := verifies(*verify, key, registry.Claims{ExpiresIn: claims.ExpiresIn}); err != nil {
 			return fmt.Errorf("--signing-key: gateways of %s would refuse what it signs: %w", r.path, err)
 		}
 	}
@@ -100,19 +101,18 @@ func (d *desk) asSigned(c *registry.Catalogue) error {
 	return nil
 }
 
-// signAgain signs what was changed since before was loaded. Without a key it says
-// what is left to do.
-func (r *registryFlags) signAgain(cmd *cobra.Command, a author, d *desk, before *registry.Catalogue, key *keys.Key, claims registry.Claims) error {
-	after, err := d.catalogue(cmd.Context())
+// signAgain signs the catalogue that approving made of before, and no other. Without
+// a key it says what is left to do.
+func (r *registryFlags) signAgain(cmd *cobra.Command, a author, before, approved *registry.Catalogue, key *keys.Key, claims registry.Claims) error {
 	switch {
-	case err != nil:
-		return err
-	case after.Content == before.Content || key == nil && before.Signature == "":
+	case approved.Content == before.Content || key == nil && before.Signature == "":
 		return nil
 	case key == nil:
 		fmt.Fprintln(cmd.ErrOrStderr(), "note: no signature covers that: sign the registry with regogate registry sign, before gateways that ask for one deny everything (max_staleness)")
 		return nil
 	}
+	claims.Content = approved.Content
+	cmd.SetContext(context.WithoutCancel(cmd.Context())) // gateways deny what is pinned and not signed
 	return r.sign(cmd, a, key, claims)
 }
 

@@ -2,6 +2,7 @@ package review
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,12 +36,22 @@ type Store interface {
 }
 
 // Run approves tools of the server, one by one. It fails where one that was asked
-// for, or any of all, is not approved; those before it are pinned then.
-func (a *Approval) Run(ctx context.Context, c *registry.Catalogue, store Store, server *upstream.Server) error {
+// for, or any of all, is not approved; those before it are pinned then. It returns
+// the catalogue with what it pinned, whatever somebody else made of the registry
+// meanwhile; nil where it came to no tool.
+func (a *Approval) Run(ctx context.Context, c *registry.Catalogue, store Store, server *upstream.Server) (*registry.Catalogue, error) {
 	list, err := a.candidates(ctx, c, store, server)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	approved := registry.Catalogue{Servers: slices.Clone(c.Servers), Tools: slices.Clone(c.Tools), Quarantine: slices.Clone(c.Quarantine)}
+	err = a.approve(ctx, list, store, approved.Tools)
+	made, e := registry.NewCatalogue("", approved)
+	return made, cmp.Or(err, e)
+}
+
+// approve approves those of the list, and pins them among the tools.
+func (a *Approval) approve(ctx context.Context, list []Difference, store Store, tools []registry.Tool) error {
 	in, isFile := a.In.(*os.File)
 	terminal := isFile && term.IsTerminal(int(in.Fd()))
 	answers := bufio.NewReader(a.In)
@@ -48,15 +59,20 @@ func (a *Approval) Run(ctx context.Context, c *registry.Catalogue, store Store, 
 	for i := range list {
 		d := &list[i]
 		a.show(d)
-		switch {
-		case a.Yes || d.Kind == "":
-		case !terminal:
-			left++
-			continue
-		case !a.ask(answers, d):
-			fmt.Fprintf(a.Out, "%s: left as it is\n", d.Name())
-			left++
-			continue
+		if !a.Yes && d.Kind != "" {
+			if !terminal {
+				left++
+				continue
+			}
+			yes, err := a.ask(ctx, answers, d)
+			if err != nil {
+				return err
+			}
+			if !yes {
+				fmt.Fprintf(a.Out, "%s: left as it is\n", d.Name())
+				left++
+				continue
+			}
 		}
 		head, err := store.Approve(ctx, a.By, d.Server, d.Tool, d.Current, d.Definition)
 		if err != nil {
@@ -66,6 +82,7 @@ func (a *Approval) Run(ctx context.Context, c *registry.Catalogue, store Store, 
 			fmt.Fprintf(a.Out, "%s: was pinned to %s already; the definition is kept now\n", d.Name(), d.Current)
 			continue
 		}
+		tools[slices.IndexFunc(tools, d.of)].SHA256 = d.Current
 		fmt.Fprintf(a.Out, "%s: pinned to %s as of revision %s\n", d.Name(), d.Current, head.Revision)
 	}
 	switch {
@@ -76,6 +93,9 @@ func (a *Approval) Run(ctx context.Context, c *registry.Catalogue, store Store, 
 	}
 	return nil
 }
+
+// of reports whether the entry is the tool's.
+func (d *Difference) of(t registry.Tool) bool { return t.Server == d.Server && t.Name == d.Tool }
 
 func (a *Approval) show(d *Difference) {
 	switch d.Kind {
@@ -89,11 +109,22 @@ func (a *Approval) show(d *Difference) {
 	d.printFields(a.Out, "  ")
 }
 
-func (a *Approval) ask(answers *bufio.Reader, d *Difference) bool {
+// ask fails where the context ends before there is an answer, whose reading goes on
+// then.
+func (a *Approval) ask(ctx context.Context, answers *bufio.Reader, d *Difference) (bool, error) {
 	fmt.Fprintf(a.Out, "pin this definition of %s? [y/N] ", d.Name())
-	line, _ := answers.ReadString('\n')
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "y" || answer == "yes"
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := answers.ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(a.Out)
+		return false, fmt.Errorf("%s: left as it is, for the answer was interrupted", d.Name())
+	case said := <-answer:
+		return said == "y" || said == "yes", nil
+	}
 }
 
 // candidates are the tools to approve. One that is pinned to what is offered is
@@ -156,7 +187,8 @@ func (a *Approval) candidate(ctx context.Context, c *registry.Catalogue, store S
 // compare returns nil where there is nothing to approve.
 func (a *Approval) compare(ctx context.Context, c *registry.Catalogue, store Store, server *upstream.Server, offered *upstream.Definition) (*Difference, error) {
 	var entry *registry.Tool
-	if i := slices.IndexFunc(c.Tools, func(t registry.Tool) bool { return t.Server == server.Name && t.Name == offered.Name }); i >= 0 {
+	named := Difference{Server: server.Name, Tool: offered.Name}
+	if i := slices.IndexFunc(c.Tools, named.of); i >= 0 {
 		entry = &c.Tools[i]
 	}
 	d, err := CompareTool(ctx, entry, store, server.Name, offered)
