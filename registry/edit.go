@@ -144,6 +144,10 @@ func (f *File) edit(ctx context.Context, change func(*reader) error) (Head, erro
 		return Head{}, err
 	}
 	defer unlock()
+	if err := ctx.Err(); err != nil {
+		return Head{}, fmt.Errorf("change the catalogue %s: %w", f.name, err)
+	}
+	ctx = context.WithoutCancel(ctx) // what is written is not called a failure
 	names, err := f.names()
 	if err != nil {
 		return Head{}, fmt.Errorf("list the catalogue %s: %w", f.name, err)
@@ -227,17 +231,24 @@ func (f *File) repin(at strictyaml.Problem, old, sha256 string) error {
 	return replaceFile(name, []byte(strings.Join(lines, "")))
 }
 
-// keep writes a definition as people read it.
+// keep writes a definition as people read it, or as it is where that would be too
+// long.
 func (f *File) keep(server, tool string, definition []byte) error {
 	text := jsontext.Value(bytes.Clone(definition))
 	if err := text.Indent(jsontext.WithIndent("  ")); err != nil {
 		return fmt.Errorf("keep the definition of %s: %w", Name(server, tool), err)
 	}
+	if len(text) >= maxDefinition {
+		text = definition
+	}
+	if len(text) >= maxDefinition {
+		return fmt.Errorf("keep the definition of %s: it is not smaller than %d bytes", Name(server, tool), maxDefinition)
+	}
 	dir := filepath.Join(f.root, definitions, server)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("%w: %w", ErrReadOnly, err)
 	}
-	return replaceFile(filepath.Join(dir, tool+".json"), append(text, '\n'))
+	return replaceFile(filepath.Join(dir, tool+".json"), append(bytes.Clone(text), '\n'))
 }
 
 // replaceFile writes a file at once and whole, for whoever may read what is there

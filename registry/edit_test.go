@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -164,6 +165,40 @@ func TestFileApprove(t *testing.T) {
 	}
 	if _, err := f.Approve(t.Context(), Author{}, "a", "tool_00000", "0X", definition); err == nil || err.Error() != "approve a/tool_00000: want 64 lower-case hexadecimal digits" {
 		t.Errorf("no digest: %v", err)
+	}
+}
+
+// What a backend can make long when it is written for people is kept as it is, and
+// nothing is kept that could not be read again.
+func TestFileApproveWide(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.yaml", catalogueYAML("a", 1, "read"))
+	f := openFile(t, dir)
+	defer f.Close()
+	deep := `{"inputSchema":` + strings.Repeat("[", 126) + strings.Repeat("0,", 50_000) + "0" + strings.Repeat("]", 126) + `}`
+	if _, err := f.Approve(t.Context(), Author{Name: "x"}, "a", "tool_00000", sha, []byte(deep)); err != nil {
+		t.Fatal(err)
+	}
+	if kept, err := f.Definition(t.Context(), "a", "tool_00000", sha); err != nil || string(kept) != deep+"\n" {
+		t.Errorf("%d bytes, %v", len(kept), err)
+	}
+	huge := `{"description":"` + strings.Repeat("x", maxDefinition) + `"}`
+	if _, err := f.Approve(t.Context(), Author{Name: "x"}, "a", "tool_00000", sha, []byte(huge)); err == nil {
+		t.Error("a definition was kept that cannot be read again")
+	}
+}
+
+// A change that was given up before it began changes nothing.
+func TestFileChangeGivenUp(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "a.yaml", catalogueYAML("a", 1, "read"))
+	f := openFile(t, dir)
+	defer f.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := f.Approve(ctx, Author{Name: "x"}, "a", "tool_00000", sha, []byte("{}"))
+	if !errors.Is(err, context.Canceled) || load(t, f).Tools[0].SHA256 != "" {
+		t.Errorf("%v, pinned to %q", err, load(t, f).Tools[0].SHA256)
 	}
 }
 

@@ -123,7 +123,7 @@ func (r *rowReader) quarantine(ctx context.Context) error {
 		}
 		r.c.Quarantine = append(r.c.Quarantine, q)
 		return nil
-	}, "select server, tool, reason, by, since from quarantine")
+	}, "select server, tool, reason, by, case when since between '0001-01-02' and '9999-12-30' then since end from quarantine")
 }
 
 func (r *rowReader) decode(data []byte, to any, what string) (ok bool) {

@@ -18,7 +18,8 @@ type ReplaceOptions struct {
 	// get the pin that the new catalogue has for them.
 	KeepPins bool
 	// Repair takes tables that were changed past regogate for what they are, instead
-	// of refusing; quarantine and, with KeepPins, pins then stay as they were found.
+	// of refusing; quarantine and, with KeepPins, pins then stay as they were found,
+	// but for a reason that cannot be read, and entries of what can be no name.
 	Repair bool
 }
 
@@ -167,6 +168,9 @@ func (p *Postgres) changeIn(ctx context.Context, tx pgx.Tx, by Author, repair bo
 	}
 	edited := *current
 	edited.Tools, edited.Quarantine = slices.Clone(current.Tools), slices.Clone(current.Quarantine)
+	if bad != nil {
+		edited.Quarantine = readable(current.Quarantine)
+	}
 	if err := edit(tx, time.Now(), &edited); err != nil {
 		return Head{}, err
 	}
@@ -179,6 +183,20 @@ func (p *Postgres) changeIn(ctx context.Context, tx pgx.Tx, by Author, repair bo
 	}
 	w := writer{tx: tx, by: by, schema: p.schema, whole: bad != nil}
 	return next.Head, w.write(ctx, h.number+1, current, next)
+}
+
+// readable is a quarantine that was written past regogate, as it can be published.
+// It releases nothing that has a name.
+func readable(found []Quarantined) (list []Quarantined) {
+	for _, q := range found {
+		if len(q.check("")) > 0 {
+			q.Reason, q.By = "was written past regogate, and why cannot be read", ""
+		}
+		if len(q.check("")) == 0 {
+			list = append(list, q)
+		}
+	}
+	return list
 }
 
 // check is about what the history and the quarantine keep of an author.

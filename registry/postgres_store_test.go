@@ -257,6 +257,13 @@ func testPostgresEditedByHand(t *testing.T, server *pgserver.Server) {
 		`update pins set sha256 = repeat('2', 64)`,
 		`delete from quarantine`,
 		`update quarantine set reason = 'fine'`,
+		`update quarantine set reason = '', by = e'\\t'`,
+		`update quarantine set since = 'infinity'`,
+		`update quarantine set since = '20000-01-01'`,
+		`update quarantine set since = '0003-01-01 BC'`,
+		`insert into quarantine (server, reason) values ('no name', 'no')`,
+		`update head set digest = ''`,
+		`update head set signature = 'not a signature'`,
 		`update head set digest = repeat('0', 64)`,
 		`update head set signature = 's.i.g'`,
 	} {
