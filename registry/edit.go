@@ -254,15 +254,16 @@ func (f *File) keep(server, tool string, definition []byte) error {
 // replaceFile writes a file at once and whole, for whoever may read what is there
 // already, or everybody.
 func replaceFile(path string, data []byte) error {
-	mode := os.FileMode(0o644)
-	if info, err := os.Stat(path); err == nil {
-		mode = info.Mode().Perm()
-	}
 	temporary, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrReadOnly, err)
 	}
 	defer os.Remove(temporary.Name())
+	mode := os.FileMode(0o644)
+	if info, err := os.Stat(path); err == nil {
+		mode = info.Mode().Perm()
+		keepOwner(temporary, info)
+	}
 	_, err = temporary.Write(data)
 	err = cmp.Or(err, temporary.Chmod(mode), temporary.Sync(), temporary.Close())
 	if err == nil {
