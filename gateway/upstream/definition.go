@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -44,8 +45,9 @@ type Definition struct {
 //
 //	annotations, description, inputSchema, name, outputSchema, title
 //
-// which the definition has, with their values. Anything else, such as icons,
-// _meta or execution, can change without changing the digest.
+// which the definition has, with their values, and of members whose names differ
+// from these only in case, which some clients take for them. Anything else, such as
+// icons, _meta or execution, can change without changing the digest.
 //
 // The canonical form is that of RFC 8785 (no white space, members sorted by
 // the UTF-16 code units of their names at every depth, strings with the fewest
@@ -65,9 +67,10 @@ func Canonical(definition jsontext.Value) (jsontext.Value, error) {
 }
 
 func pinned(member string) bool {
-	switch member {
-	case "annotations", "description", "inputSchema", "name", "outputSchema", "title":
-		return true
+	for _, name := range [...]string{"annotations", "description", "inputSchema", "name", "outputSchema", "title"} {
+		if strings.EqualFold(name, member) {
+			return true
+		}
 	}
 	return false
 }

@@ -51,6 +51,9 @@ func TestDigest(t *testing.T) {
 		{`"icons"`, `"title":"T","icons"`, false},
 		{`"icons"`, `"outputSchema":{},"icons"`, false},
 		{`"icons"`, `"title":null,"icons"`, false},
+		{`"icons"`, `"Description":"Ask nobody.","icons"`, false},
+		{`"icons"`, `"de\u017fcription":"Ask nobody.","icons"`, false},
+		{`"icons"`, `"descriptions":"Ask nobody.","icons"`, true},
 	} {
 		changed := strings.Replace(base, tt.old, tt.new, 1)
 		if changed == base {
