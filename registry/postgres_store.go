@@ -174,7 +174,12 @@ func (p *Postgres) changeIn(ctx context.Context, tx pgx.Tx, by Author, repair bo
 	if err := edit(tx, time.Now(), &edited); err != nil {
 		return Head{}, err
 	}
-	next, err := NewCatalogue(fmt.Sprint(h.number+1), edited)
+	// A head that was set back does not keep anybody from a change.
+	number := h.number
+	if err := tx.QueryRow(ctx, "select greatest($1, max(revision)) + 1 from revisions", number).Scan(&number); err != nil {
+		return Head{}, err
+	}
+	next, err := NewCatalogue(fmt.Sprint(number), edited)
 	if err != nil {
 		return Head{}, fmt.Errorf("%w: %s", errRefused, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}
@@ -182,7 +187,7 @@ func (p *Postgres) changeIn(ctx context.Context, tx pgx.Tx, by Author, repair bo
 		return h.Head, nil
 	}
 	w := writer{tx: tx, by: by, schema: p.schema, whole: bad != nil}
-	return next.Head, w.write(ctx, h.number+1, current, next)
+	return next.Head, w.write(ctx, number, current, next)
 }
 
 // readable is a quarantine that was written past regogate, as it can be published.

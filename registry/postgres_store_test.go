@@ -263,6 +263,7 @@ func testPostgresEditedByHand(t *testing.T, server *pgserver.Server) {
 		`update quarantine set since = '0003-01-01 BC'`,
 		`insert into quarantine (server, reason) values ('no name', 'no')`,
 		`update head set digest = ''`,
+		`update head set digest = '', revision = 0`,
 		`update head set signature = 'not a signature'`,
 		`update head set digest = repeat('0', 64)`,
 		`update head set signature = 's.i.g'`,
