@@ -6,7 +6,9 @@ package limit
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -98,9 +100,9 @@ func (c *Config) Validate(path string) (problems []strictyaml.Problem) {
 	one(strictyaml.Field(path, "per_principal"), c.PerPrincipal)
 	one(strictyaml.Field(path, "per_tool"), c.PerTool)
 	tools := strictyaml.Field(path, "tools")
-	for name, l := range c.Tools {
-		at := strictyaml.Field(tools, name)
-		if server, tool, ok := registry.SplitExposed(name); !ok || !registry.ValidServer(server) || !registry.ValidTool(tool) {
+	for _, name := range slices.Sorted(maps.Keys(c.Tools)) {
+		l, at := c.Tools[name], strictyaml.Field(tools, name)
+		if _, _, ok := registry.SplitExposed(name); !ok {
 			add(at, "is no name of a tool; want SERVER__TOOL, as tools/list on /mcp has it")
 		}
 		one(at, &l)
