@@ -68,6 +68,9 @@ func (s *shared) ask(ctx context.Context, kind string, n name, l Limit) (time.Du
 	if err != nil || r.Allowed > 0 {
 		return 0, err
 	}
+	if r.RetryAfter <= 0 { // more than there is a number for, which nobody of us wrote
+		return bounded(l.interval(), l), nil
+	}
 	return bounded(r.RetryAfter, l), nil
 }
 
