@@ -3,10 +3,15 @@ package gateway_test
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/regogate/regogate/e2e/redisserver"
@@ -14,6 +19,7 @@ import (
 	"github.com/regogate/regogate/gateway"
 	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/limit"
+	"github.com/regogate/regogate/policies"
 	"github.com/regogate/regogate/registry"
 )
 
@@ -205,4 +211,37 @@ func TestOperatorsSeeLimits(t *testing.T) {
 	read("http://"+address+"/status", `"rate_limits":{"where":"local","problem":"the Redis of limits cannot be used: `, `"status":"degraded"`)
 	read("http://"+address+"/metrics", "regogate_rate_limit_redis_problem 1")
 	read(g.URL+"/readyz", `"limits":"degraded"`)
+}
+
+// TestCheckTriesLimits: the Redis, and that there are such tools.
+func TestCheckTriesLimits(t *testing.T) {
+	server := redisserver.Start(t)
+	g := newRig(t, nil, shop())
+	path := filepath.Join(t.TempDir(), "regogate.yaml")
+	text := fmt.Sprintf(`listen: 127.0.0.1:0
+auth: {insecure_anonymous: {claims: {sub: somebody}}}
+servers: {shop: {url: %q}}
+limits:
+  rate:
+    tools: {shop__open: {rate: 1/s}, shop__gone: {rate: 1/s}}
+    redis: {addrs: [%q]}
+`, g.Config.Servers["shop"].URL, server.Addr)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check := func() *gateway.Report {
+		return gateway.Check(t.Context(), path, os.LookupEnv, nil, gateway.Options{
+			Log: slog.New(slog.DiscardHandler), Policies: policies.FS, Catalogue: fstest.MapFS{"catalogue.yaml": {Data: []byte("version: 1\nservers: {}\n")}},
+		})
+	}
+	r := check()
+	if len(r.Problems) > 0 || len(r.Standings) != 1 || !slices.Equal(r.Standings[0].Strangers, []string{"gone"}) {
+		t.Errorf("problems %v, standings %+v", r.Problems, r.Standings)
+	}
+	server.Kill()
+	r = check()
+	if len(r.Problems) != 1 || !strings.HasPrefix(r.Problems[0].String(), path+":7: limits.rate.redis: ") ||
+		!strings.HasSuffix(r.Problems[0].String(), ": start it, or correct how it is reached") {
+		t.Errorf("without Redis: %v", r.Problems)
+	}
 }
