@@ -56,8 +56,8 @@ func New(c Config, key []byte, now func() time.Time, log *slog.Logger) (*Limiter
 
 // Principal counts a request of the principal with this key. It returns 0 where
 // the request may go on, else how long until one more may. It never fails: while
-// Redis does not answer this replica counts by itself. A slow Redis holds it up
-// for its timeout at most, and then once in a second.
+// Redis does not answer this replica counts by itself. A Redis that hangs holds
+// requests up for its timeout, and from then on one in a second.
 func (l *Limiter) Principal(ctx context.Context, key string) time.Duration {
 	return l.take(ctx, l.principals, kindPrincipal, key, l.config.PerPrincipal)
 }
