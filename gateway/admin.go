@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/regogate/regogate/gateway/limit"
 	"github.com/regogate/regogate/gateway/policy"
 	"github.com/regogate/regogate/gateway/policy/decisionlog"
 )
@@ -59,6 +60,7 @@ type status struct {
 	Policy       policyStatus       `json:"policy"`
 	Revision     string             `json:"registry_revision"` // that decisions rest on
 	Registry     registryStatus     `json:"registry"`
+	Limits       limit.Status       `json:"rate_limits"`
 	DecisionLog  *decisionlog.Stats `json:"decision_log,omitzero"`
 	DecisionTime time.Time          `json:"time"`
 }
@@ -82,7 +84,7 @@ type bundleStatus struct {
 
 func (g *Gateway) adminStatus(w http.ResponseWriter, _ *http.Request) {
 	now := g.engine.Status()
-	s := status{health: g.health(), Registry: g.registryStatus(), DecisionTime: time.Now().UTC()}
+	s := status{health: g.health(), Registry: g.registryStatus(), Limits: g.limits.Status(), DecisionTime: time.Now().UTC()}
 	s.Policy = policyStatus{
 		Revision: now.Revision, Since: now.Since, Cache: g.engine.Cache(),
 		Problems: texts(now.Problems), Warnings: texts(now.Warnings),
@@ -154,6 +156,10 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	gauge("decision_cache_entries", "Kept answers on a kind of thing.", float64(cache.Entries))
 	gauge("decision_cache_lists", "Kept lists.", float64(cache.Lists))
 	c.g.registryStatus().send(gauge, counter)
+	limits := c.g.limits.Status()
+	counter("rate_limited_total", "Requests that were refused because there were too many, by what there were too many of.", limits.Principals, "limit", "principal")
+	counter("rate_limited_total", "Requests that were refused because there were too many, by what there were too many of.", limits.Tools, "limit", "tool")
+	gauge("rate_limit_redis_problem", "Whether this replica counts by itself because the Redis of limits cannot be used.", flag(limits.Problem != ""))
 	stats, ok := c.g.decisionStats()
 	if !ok {
 		return

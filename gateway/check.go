@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/regogate/regogate/gateway/auth"
+	"github.com/regogate/regogate/gateway/limit"
 	"github.com/regogate/regogate/gateway/policy"
 	"github.com/regogate/regogate/gateway/session"
 	"github.com/regogate/regogate/gateway/upstream"
@@ -60,6 +61,7 @@ func Check(ctx context.Context, path string, env func(string) (string, bool), ov
 	parts.Go(k.decisionLog)
 	parts.Go(func() { k.keys(ctx) })
 	parts.Go(func() { k.sessions(ctx) })
+	parts.Go(func() { k.limits(ctx) })
 	parts.Go(func() { survey = k.servers(ctx, o.Version) })
 	parts.Go(func() {
 		snapshot, files = k.registry(ctx, o)
@@ -138,6 +140,15 @@ func (k *check) sessions(ctx context.Context) {
 	defer store.Stop()
 	if _, err := store.Use(ctx, "check", "check"); err != nil && !errors.Is(err, session.ErrUnknown) {
 		k.add("sessions.redis", "%v: start it, or correct how it is reached", err)
+	}
+}
+
+func (k *check) limits(ctx context.Context) {
+	if !k.sound("limits.rate") {
+		return
+	}
+	if err := limit.Check(ctx, k.config.Limits.Rate); err != nil {
+		k.add("limits.rate.redis", "%v", err)
 	}
 }
 

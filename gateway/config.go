@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/regogate/regogate/gateway/auth"
+	"github.com/regogate/regogate/gateway/limit"
 	"github.com/regogate/regogate/gateway/policy"
 	"github.com/regogate/regogate/gateway/session"
 	"github.com/regogate/regogate/gateway/upstream"
@@ -71,6 +72,7 @@ type Limits struct {
 	ReadTimeout  time.Duration       `yaml:"read_timeout"`  // to read one request's headers, and then its body
 	WriteTimeout time.Duration       `yaml:"write_timeout"` // for one write to a client that does not read
 	Drain        time.Duration       `yaml:"drain"`         // for calls under way when the gateway stops
+	Rate         limit.Config        `yaml:"rate"`          // how often, of one principal and of one tool
 }
 
 // DecisionLog says where decision records go, one JSON object a line. Where they
@@ -187,7 +189,7 @@ func (c *Config) rebase(dir string) {
 		paths = append(paths, &v.Keys)
 	}
 	var clients []*registry.TLSConfig
-	for _, r := range []*registry.RedisConfig{c.Registry.Redis, c.Sessions.Redis} {
+	for _, r := range []*registry.RedisConfig{c.Registry.Redis, c.Sessions.Redis, c.Limits.Rate.Redis} {
 		if r != nil {
 			clients = append(clients, r.TLS)
 		}
@@ -361,6 +363,12 @@ func (v *validation) limits(c *Config) {
 		{"limits.write_timeout", int64(c.Limits.WriteTimeout)}, {"limits.drain", int64(c.Limits.Drain)},
 	} {
 		v.check(n.path, n.value > 0, "must be more than 0")
+	}
+	v.problems = append(v.problems, c.Limits.Rate.Validate("limits.rate")...)
+	for _, name := range sortedKeys(c.Limits.Rate.Tools) {
+		server, _, ok := registry.SplitExposed(name)
+		_, known := c.Servers[server]
+		v.check(strictyaml.Field("limits.rate.tools", name), !ok || known, "there is no server "+server)
 	}
 	v.check("log.level", slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "must be debug, info, warn or error")
 	v.check("log.format", slices.Contains([]string{"json", "text"}, c.Log.Format), "must be json or text")

@@ -104,7 +104,7 @@ func (x *exchange) refuse(f *fault) {
 		h.Set("WWW-Authenticate", f.challenge)
 	}
 	if f.retryAfter > 0 {
-		h.Set("Retry-After", strconv.Itoa(int(f.retryAfter.Seconds())))
+		h.Set("Retry-After", strconv.FormatInt(ceil(f.retryAfter, time.Second), 10))
 	}
 	if f.rpc == nil {
 		x.answer.plain(f.status, http.StatusText(f.status))

@@ -3,6 +3,7 @@ package gateway
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,6 +42,7 @@ const (
 	codeSessionsDown   = "sessions_unavailable"
 	codeMethod         = "method_not_found"
 	codeBusy           = "too_many_requests"
+	codeRate           = "rate_limited"
 	codePolicyNotReady = "policy_not_ready"
 	codeRegistryStale  = "registry_stale"
 	codeNoRecords      = "decision_log_unavailable"
@@ -127,6 +129,21 @@ func faultBusy(code, message string) *fault {
 	f.retryAfter = time.Second
 	return f
 }
+
+// faultRate is a request above a limit on how often; which is principal or tool.
+func faultRate(which string, wait time.Duration) *fault {
+	f := faultBusy(codeRate, "too many requests of this "+which+": try again later")
+	f.retryAfter = wait
+	f.rpc.Data = object(
+		mcp.Set{Name: "limit", Value: mcp.String(which)},
+		mcp.Set{Name: "retry_after_ms", Value: jsontext.Value(strconv.FormatInt(ceil(wait, time.Millisecond), 10))},
+	)
+	return f
+}
+
+// ceil is how many units a time is, rounded up: who waits that long has waited
+// long enough.
+func ceil(d, unit time.Duration) int64 { return int64((d + unit - 1) / unit) }
 
 // faultNotReady is the answer to every name alike while the gateway as a whole
 // cannot decide, and to a list that was not decided in time.

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/regogate/regogate/gateway/auth"
+	"github.com/regogate/regogate/gateway/limit"
 	"github.com/regogate/regogate/gateway/policy"
 	"github.com/regogate/regogate/gateway/policy/decisionlog"
 	"github.com/regogate/regogate/gateway/session"
@@ -64,6 +65,7 @@ type Gateway struct {
 	asked     asked
 	running   running
 	slots     slots
+	limits    *limit.Limiter
 	listeners slots // long streams
 	seals     *seals
 
@@ -100,6 +102,9 @@ func New(ctx context.Context, c Config, o Options) (*Gateway, error) {
 	var err error
 	if g.verifier, err = auth.New(c.Auth, o.Log); err != nil {
 		return nil, fmt.Errorf("set up authentication: %w", err)
+	}
+	if g.limits, err = limit.New(c.Limits.Rate, c.Sessions.Bytes(), time.Now, o.Log); err != nil {
+		return nil, fmt.Errorf("set up the limits: %w", err)
 	}
 	c.Policy.FS, c.Policy.Version = o.Policies, o.Version
 	if g.engine, err = policy.New(c.Policy, o.Log); err != nil {
@@ -149,7 +154,7 @@ func (g *Gateway) trusted(host string) bool {
 // Close ends a gateway that Run was never called on.
 func (g *Gateway) Close() error {
 	g.close()
-	err := errors.Join(g.pool.Close(), g.keeper.Close())
+	err := errors.Join(g.pool.Close(), g.keeper.Close(), g.limits.Close())
 	if g.shared != nil {
 		err = errors.Join(err, g.shared.Stop())
 	}

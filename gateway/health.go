@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/regogate/regogate/gateway/limit"
 )
 
 // health is the body of /readyz. It names no server, issuer or address: the
@@ -47,6 +49,12 @@ func (g *Gateway) health() health {
 			// Whoever has a session goes on for a while; the modern era has none.
 			h.Parts["sessions"] = degraded
 		}
+	}
+	switch s := g.limits.Status(); {
+	case s.Problem != "":
+		h.Parts["limits"] = degraded // this replica counts by itself
+	case s.Where == limit.Redis:
+		h.Parts["limits"] = ready
 	}
 	select {
 	case <-g.draining:

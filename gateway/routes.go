@@ -47,6 +47,9 @@ func (x *exchange) serve() *fault {
 	if x.server != "" && !registry.ValidServer(x.server) {
 		return faultHTTP(http.StatusNotFound, codeNotFound)
 	}
+	if wait := x.g.limits.Principal(x.ctx, x.principal.Key()); wait > 0 {
+		return faultRate("principal", wait)
+	}
 	switch x.r.Method {
 	case http.MethodPost:
 		if !x.g.slots.take(x.principal.Key()) {

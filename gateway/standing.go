@@ -22,7 +22,7 @@ type Standing struct {
 
 	// What is wrong with validating arguments; any of the tools can be in these, too.
 	Unvalidated []Unvalidated // offered, with a schema that cannot be used
-	Strangers   []string      // named in validate, and not offered
+	Strangers   []string      // named in validate or limits.rate.tools, and not offered
 }
 
 // Unvalidated is a tool whose arguments are to be held against its schema, and

@@ -64,6 +64,13 @@ func (x *exchange) use(u *use) *fault {
 			return faultRPC(http.StatusBadRequest, codeMalformed, err)
 		}
 	}
+	// What does not go through for another reason uses up nothing of a limit that
+	// principals share, and only who may call a tool learns that it has one.
+	if u.method == mcp.MethodToolsCall && t.offer != nil {
+		if wait := x.g.limits.Tool(x.ctx, t.offer.exposed); wait > 0 {
+			return faultRate("tool", wait)
+		}
+	}
 	return x.forward(now, t, u)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/regogate/regogate/gateway/arguments"
 	"github.com/regogate/regogate/gateway/mcp"
 	"github.com/regogate/regogate/gateway/upstream"
+	"github.com/regogate/regogate/registry"
 )
 
 // validates reports whether the arguments of a tool are held against its schema.
@@ -51,10 +52,17 @@ func (c *Config) unvalidated(s *upstream.Server) (list []Unvalidated) {
 	return list
 }
 
-// strangers lists the names in a server's validate that it does not offer.
+// strangers lists the names in a server's validate and in limits.rate.tools that it
+// does not offer.
 func (c *Config) strangers(s *upstream.Server) (names []string) {
-	for _, name := range sortedKeys(c.Servers[s.Name].Validate) {
-		if s.Tool(name) == nil {
+	named := sortedKeys(c.Servers[s.Name].Validate)
+	for _, exposed := range sortedKeys(c.Limits.Rate.Tools) {
+		if server, tool, _ := registry.SplitExposed(exposed); server == s.Name {
+			named = append(named, tool)
+		}
+	}
+	for _, name := range named {
+		if s.Tool(name) == nil && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

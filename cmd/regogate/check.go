@@ -62,7 +62,7 @@ func printStanding(out io.Writer, s gateway.Standing) {
 		{"never shown to clients: " + registry.ToolRule + ", and SERVER__TOOL at most " + strconv.Itoa(registry.MaxExposed), shown(s.Misnamed)},
 		{"in the catalogue, but not offered by the server: correct or remove their entries", shown(s.Absent)},
 		{"with arguments that nothing validates, because the inputSchema cannot be used: have it mended, or judge them in the policy's call and set validate: {TOOL: false}", unvalidated},
-		{"in validate, but not offered by the server: correct or remove the names", shown(s.Strangers)},
+		{"in validate or limits.rate.tools, but not offered by the server: correct or remove the names", shown(s.Strangers)},
 	} {
 		if len(part.tools) == 0 {
 			continue

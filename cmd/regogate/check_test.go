@@ -31,7 +31,7 @@ func TestStandingsAreBounded(t *testing.T) {
 	want.WriteString("s: 20 in the catalogue, but not offered by the server: correct or remove their entries\n" + strings.Repeat("  u\n", mostShown))
 	want.WriteString("s: 2 with arguments that nothing validates, because the inputSchema cannot be used: have it mended, " +
 		"or judge them in the policy's call and set validate: {TOOL: false}\n  \"a\\x1b\": not valid JSON\n  pay: there is none\n")
-	want.WriteString("s: 1 in validate, but not offered by the server: correct or remove the names\n  gone\n")
+	want.WriteString("s: 1 in validate or limits.rate.tools, but not offered by the server: correct or remove the names\n  gone\n")
 	var got strings.Builder
 	printStanding(&got, s)
 	if got.String() != want.String() {
