@@ -259,7 +259,7 @@ func (t *teller) may(ctx context.Context, method string) bool {
 	if t.known == nil {
 		t.known = map[string]told{}
 	}
-	t.known[method] = told{now, t.judge.tells(ctx, method, t.target)}
+	t.known[method] = told{now, t.judge.tells(ctx, method, now.catalog.again(t.target))}
 	return t.known[method].ok
 }
 

@@ -92,6 +92,7 @@ func (j *judge) asks(ctx context.Context, method string, t target, params jsonte
 		return verdict{code: codeNoRecords}
 	}
 	defer release()
+	t = now.catalog.again(t)
 	q, d := t.allow(ctx, now, j.question(method, t))
 	r := j.record(now, ruleAllow, q, d, nil)
 	if !d.Allowed || !now.policy.HasCall() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/regogate/regogate/e2e/world"
 	"github.com/regogate/regogate/gateway"
+	"github.com/regogate/regogate/gateway/mcp"
 	"github.com/regogate/regogate/gateway/policy/decisionlog"
 )
 
@@ -175,5 +176,45 @@ func TestServerInQuarantine(t *testing.T) {
 	hear(t, payments)
 	if got := seen(); !slices.Equal(got, lists) {
 		t.Errorf("released, the server shows in %q", got)
+	}
+}
+
+// TestQuarantineWhileACallRuns: what a server asks during a call that began before
+// is judged on what the registry says of the tool now.
+func TestQuarantineWhileACallRuns(t *testing.T) {
+	const tools = "version: 1\nservers:\n  shop:\n    attributes: [developer]\n    data: internal\n    reach: closed\n    tools: {again: {effect: read}}\n"
+	wd := &ward{catalogue: filepath.Join(t.TempDir(), "catalogue.yaml")}
+	wd.write(t, tools)
+	wd.rig = &rig{t: t, World: start(t, world.Options{
+		Catalogue: fstest.MapFS{"catalogue.yaml": {Data: []byte("version: 1\nservers: {}\n")}}, Servers: []*world.Server{asker("shop")},
+		Adjust: func(c *gateway.Config) { c.Registry.Path = wd.catalogue },
+	})}
+	agent, p := modern(t, wd.World, "/mcp", "developer"), legacy(t, wd.World, "/mcp", "developer", able)
+	for _, quarantine := range []string{"", "quarantine: [{server: shop, reason: broken into}]\n"} {
+		f := p.open("tools/call", asking("shop__again", `1`, "elicitation/create", `{"message":"who?"}`))
+		first := f.message()
+		if quarantine != "" {
+			wd.write(t, tools+quarantine)
+			eventually(t, "the tool is not listed", func() bool {
+				_, list := agent.do("tools/list", "{}")
+				return !strings.Contains(list, "shop__again")
+			})
+		}
+		p.answer(first.ID, `{"action":"decline"}`)
+		m := f.message()
+		if quarantine == "" {
+			p.answer(m.ID, `{"action":"decline"}`)
+			m = f.message()
+		}
+		want := `{"action":"decline"} then {"action":"decline"}`
+		if quarantine != "" {
+			want = `{"action":"decline"} then error {"code":403,"message":"the policy does not allow this request to the client"}`
+		}
+		if m.Kind() != mcp.Response {
+			t.Fatalf("with %q the client got %s", quarantine, m.Append(nil))
+		}
+		if got := said(t, m); got != want {
+			t.Errorf("with %q the server got %s, want %s", quarantine, got, want)
+		}
 	}
 }

@@ -291,6 +291,31 @@ func fitting(templates []*offer, uri string) (t target, ok bool) {
 	return t, ok
 }
 
+// again is what a request uses, as it is now: the registry may say something else of
+// it than when the request began.
+func (c *catalog) again(t target) target {
+	lists := c.shelf(t.server).lists
+	switch t.name.Kind {
+	case policy.KindTool:
+		return c.tool(t.server, t.own)
+	case policy.KindPrompt:
+		if o := lists[promptList].byName[t.own]; o != nil {
+			return o.target()
+		}
+		t.item = item(policy.NewPromptItem(policy.Prompt{Server: t.server, Name: t.own, Facts: c.facts(t.server)}))
+	case policy.KindResource:
+		if o := lists[templateList].byName[t.own]; o != nil {
+			return o.target()
+		}
+		return c.located(t.server, t.own)[0]
+	case policy.KindServer:
+		if s := c.site(t.server); s != nil {
+			return s.target()
+		}
+	}
+	return t
+}
+
 // instance is the resource that a template gives for a URI.
 func (o *offer) instance(uri string) target {
 	i, err := policy.NewResourceItem(policy.Resource{
