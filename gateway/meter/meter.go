@@ -64,6 +64,9 @@ var sizes = []float64{0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000}
 // concurrently; each costs well under a microsecond and none blocks, save the
 // first of a kind.
 type Meter struct {
+	InFlight prometheus.Gauge // requests under way, open streams included
+	Streams  prometheus.Gauge // of these, that last until the client leaves
+
 	methods, outcomes, verdicts, answers, lists set
 
 	requests  cells[prometheus.Counter]  // by method, era and outcome
@@ -72,8 +75,6 @@ type Meter struct {
 	decisions cells[prometheus.Counter]  // by gate and verdict
 	stages    [Stages]prometheus.Observer
 	visible   []prometheus.Observer // by list
-	inFlight  prometheus.Gauge
-	streams   prometheus.Gauge
 	reasons   reasons
 	backends  backends
 
@@ -126,8 +127,8 @@ func New(s Sets) *Meter {
 	for _, name := range m.lists.names {
 		m.visible = append(m.visible, visible.WithLabelValues(name))
 	}
-	m.inFlight = m.gauge("requests_in_flight", "Requests under way, open streams included.")
-	m.streams = m.gauge("streams_open", "Open streams that last until the client leaves.")
+	m.InFlight = m.gauge("requests_in_flight", "Requests under way, open streams included.")
+	m.Streams = m.gauge("streams_open", "Open streams that last until the client leaves.")
 	m.reasons = reasons{
 		counts: m.counters("decision_reasons_total", "Reasons that the policy gave for refusals; a refusal may have several.", "gate", "reason"),
 		known:  map[string]bool{},
@@ -170,18 +171,6 @@ func (m *Meter) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.all {
 		c.Collect(ch)
 	}
-}
-
-// Begin counts a request that is under way until end is called.
-func (m *Meter) Begin() (end func()) {
-	m.inFlight.Inc()
-	return m.inFlight.Dec
-}
-
-// Open counts an open stream until end is called.
-func (m *Meter) Open() (end func()) {
-	m.streams.Inc()
-	return m.streams.Dec
 }
 
 // Request is one that has ended.
