@@ -2,6 +2,7 @@ package gateway_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -73,9 +74,10 @@ func inProcess(b *testing.B, w *world.World) http.Handler {
 		b.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
+	records := decisionlog.New(decisionlog.Options{Log: log})
 	g, err := gateway.New(b.Context(), w.Config, gateway.Options{
 		Version: "bench", Log: log, Policies: policies.FS, Catalogue: catalogue.FS,
-		Records: decisionlog.New(decisionlog.Options{Log: log}),
+		Records: records,
 	})
 	if err != nil {
 		b.Fatal(err)
@@ -85,7 +87,7 @@ func inProcess(b *testing.B, w *world.World) http.Handler {
 	go func() { ended <- g.Run(ctx, l) }()
 	b.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
+		if err := errors.Join(<-ended, records.Close(context.Background())); err != nil {
 			b.Error(err)
 		}
 	})
