@@ -4,7 +4,9 @@ package metrics
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -27,7 +29,9 @@ import (
 	"github.com/regogate/regogate/e2e/world"
 	"github.com/regogate/regogate/gateway"
 	"github.com/regogate/regogate/gateway/policy/decisionlog"
+	"github.com/regogate/regogate/policies"
 	"github.com/regogate/regogate/registry"
+	"github.com/regogate/regogate/registry/catalogue"
 )
 
 const secret = "the-token-of-operators"
@@ -63,32 +67,62 @@ func start(t *testing.T) *estate {
 		t.Fatal(err)
 	}
 	redis := redisserver.Start(t)
-	log := slog.New(slog.DiscardHandler)
-	records := decisionlog.New(decisionlog.Options{Log: log})
-	records.Attach("file", io.Discard)
-	e.World, err = world.Start(t.Context(), world.Options{
-		Record: func(*gateway.Config) decisionlog.Recorder { return records },
-		Adjust: func(c *gateway.Config) {
-			c.Admin = gateway.Admin{Listen: e.admin, TokenFile: e.token}
-			c.Registry.Redis = &registry.RedisConfig{Addrs: []string{redis.Addr}}
-			c.Policy.OPA = map[string]any{
-				"services": map[string]any{"depot": map[string]any{"url": depot.URL}},
-				"bundles":  map[string]any{"authz": map[string]any{"service": "depot", "resource": "authz"}},
-			}
-		},
-	})
-	if err != nil {
+	if e.World, err = world.Start(t.Context(), world.Options{}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := e.Close(); err != nil {
 			t.Error(err)
 		}
-		if err := records.Close(t.Context()); err != nil && t.Context().Err() == nil {
-			t.Error(err)
+	})
+	c := e.Config
+	c.Admin = gateway.Admin{Listen: e.admin, TokenFile: e.token}
+	c.Registry.Redis = &registry.RedisConfig{Addrs: []string{redis.Addr}}
+	c.Policy.OPA = map[string]any{
+		"services": map[string]any{"depot": map[string]any{"url": depot.URL}},
+		"bundles":  map[string]any{"authz": map[string]any{"service": "depot", "resource": "authz"}},
+	}
+	e.serve(c)
+	return e
+}
+
+// serve puts a gateway in front of the world's servers that has a decision log of
+// its own, and returns when it is ready.
+func (e *estate) serve(c gateway.Config) {
+	e.t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	records := decisionlog.New(decisionlog.Options{Log: log})
+	records.Attach("file", io.Discard)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	g, err := gateway.New(ctx, c, gateway.Options{
+		Version: "test", Log: log, Policies: policies.FS, Catalogue: catalogue.FS, Records: records,
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- g.Run(ctx, l) }()
+	e.t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		stop()
+		if err := errors.Join(<-ended, records.Close(context.Background())); err != nil {
+			e.t.Error(err)
 		}
 	})
-	return e
+	e.URL = "http://" + l.Addr().String()
+	eventually(e.t, "the gateway is ready", func() bool {
+		resp, err := http.Get(e.URL + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		return err == nil && strings.Contains(string(text), `"status":"ready"`)
+	})
 }
 
 // call calls a tool; the status is that of HTTP.
@@ -165,7 +199,7 @@ func tool(t *testing.T, stdin string, args ...string) string {
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
+		t.Fatalf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return string(out)
 }

@@ -119,6 +119,9 @@ func New(s Sets) *Meter {
 	m.decisions = newCells(int(gates)*len(m.verdicts.names), func(i int) prometheus.Counter {
 		return decisions.WithLabelValues(gateNames[i/len(m.verdicts.names)], m.verdicts.names[i%len(m.verdicts.names)])
 	})
+	for i := range m.decisions.found {
+		m.decisions.at(i) // so that the first of a rare kind is a change
+	}
 	stages := m.histograms("stage_duration_seconds", "How long requests spent in a stage that they reached.", buckets, "stage")
 	for s, name := range stageNames {
 		m.stages[s] = stages.WithLabelValues(name)

@@ -111,11 +111,14 @@ func TestReasons(t *testing.T) {
 	}
 	m.Decision(Allow, "unheard of", nil)
 	m.Decision(List, "allowed", nil)
-	collected(t, m, "regogate_decisions_total",
-		`regogate_decisions_total{gate="allow",outcome="other"} 1`,
-		fmt.Sprintf(`regogate_decisions_total{gate="call",outcome="denied"} %d`, 2*(MaxReasons+50)),
-		`regogate_decisions_total{gate="list",outcome="allowed"} 1`,
-	)
+	var want []string
+	for _, gate := range gateNames {
+		for _, outcome := range []string{"allowed", "denied", "other"} {
+			n := map[string]int{"allow other": 1, "call denied": 2 * (MaxReasons + 50), "list allowed": 1}[gate+" "+outcome]
+			want = append(want, fmt.Sprintf("regogate_decisions_total{gate=%q,outcome=%q} %d", gate, outcome, n))
+		}
+	}
+	collected(t, m, "regogate_decisions_total", want...)
 }
 
 func TestUpstream(t *testing.T) {
