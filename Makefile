@@ -13,10 +13,11 @@ build: ## the binary with the OPA command line inside, in bin/
 
 test: deps build lint rego go e2e ## everything
 
-deps: ## what the tests need: redis-server, PostgreSQL, the pinned MCP clients and servers, the conformance suite
+deps: ## what the tests need: redis-server, PostgreSQL, Prometheus, the pinned MCP clients and servers, the conformance suite
 	command -v redis-server >/dev/null || .ci/apt redis-server
 	command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || .ci/apt postgresql
 	command -v pgrep >/dev/null || .ci/apt procps
+	command -v promtool >/dev/null && command -v prometheus >/dev/null || .ci/apt prometheus
 	e2e/clients/install.sh
 	e2e/conformance/install.sh
 

@@ -2,46 +2,77 @@ package gateway
 
 import (
 	"context"
-	"errors"
+	"crypto/sha256"
+	"crypto/subtle"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"github.com/regogate/regogate/gateway/limit"
-	"github.com/regogate/regogate/gateway/policy"
-	"github.com/regogate/regogate/gateway/policy/decisionlog"
 )
 
-// Admin is a listener for operators, apart from the one for clients. It has no
-// authentication: whoever reaches it reads it.
+// Admin is a listener for operators, apart from the one for clients. Whoever
+// reaches it, or has its token where there is one, reads it and changes how much
+// is logged.
 type Admin struct {
-	Listen string `yaml:"listen"` // host:port; none where empty
+	Listen    string `yaml:"listen"`     // host:port; none where empty
+	TokenFile string `yaml:"token_file"` // with the bearer token that requests must bring; read for each
+	Pprof     bool   `yaml:"pprof"`      // serve Go's profiles
+	// InsecureNoAuth lets anybody in who reaches an address that is not loopback.
+	InsecureNoAuth bool `yaml:"insecure_no_auth"`
 }
 
-// serveAdmin serves /status and /metrics until ctx is done.
+// admin holds the listener for operators to the rules of its address.
+func (v *validation) admin(c *Config) {
+	a := c.Admin
+	if a.Listen == "" {
+		v.check("admin", a == Admin{}, "needs admin.listen: without it nothing is served to operators")
+		return
+	}
+	host, port, err := net.SplitHostPort(a.Listen)
+	if v.check("admin.listen", err == nil && isPort(port) && a.Listen != c.Listen, "must be host:port, such as 127.0.0.1:9464, and not the one of listen") {
+		v.check("admin.listen", isLoopback(host) || a.TokenFile != "" || a.InsecureNoAuth,
+			"others can reach this: give admin.token_file, or say admin.insecure_no_auth: true")
+	}
+}
+
+// serveAdmin serves operators until ctx is done.
 func (g *Gateway) serveAdmin(ctx context.Context) error {
-	if g.config.Admin.Listen == "" {
+	a := g.config.Admin
+	if a.Listen == "" {
 		return nil
 	}
-	listener, err := net.Listen("tcp", g.config.Admin.Listen)
+	if err := a.readable(); err != nil {
+		return err
+	}
+	handler, err := g.adminHandler()
+	if err != nil {
+		return err
+	}
+	listener, err := net.Listen("tcp", a.Listen)
 	if err != nil {
 		return fmt.Errorf("admin.listen: %w: choose another address, or end what uses this one", err)
 	}
-	metrics := prometheus.NewRegistry()
-	if err := metrics.Register(collector{g}); err != nil {
-		return errors.Join(fmt.Errorf("register the metrics: %w", err), listener.Close())
+	server := &http.Server{
+		Handler: handler, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /status", g.adminStatus)
-	server := &http.Server{Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
-	g.log.Info("serving operators", "address", listener.Addr().String())
+	if a.Pprof {
+		server.WriteTimeout = profileWait
+	}
+	if a.InsecureNoAuth && a.TokenFile == "" {
+		g.log.Warn("admin.insecure_no_auth is set: whoever reaches the listener for operators reads it and changes the log's level")
+	}
+	g.log.Info("serving operators", "address", listener.Addr().String(), "pprof", a.Pprof)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	select {
@@ -54,150 +85,114 @@ func (g *Gateway) serveAdmin(ctx context.Context) error {
 	}
 }
 
-// status is the body of /status.
-type status struct {
-	health
-	Policy       policyStatus       `json:"policy"`
-	Revision     string             `json:"registry_revision"` // that decisions rest on
-	Registry     registryStatus     `json:"registry"`
-	Limits       limit.Status       `json:"rate_limits"`
-	DecisionLog  *decisionlog.Stats `json:"decision_log,omitzero"`
-	DecisionTime time.Time          `json:"time"`
+// profileWait is above how long anybody profiles.
+const profileWait = 10 * time.Minute
+
+// readable finds a token file that holds none before anybody is refused for it.
+func (a Admin) readable() error {
+	if a.TokenFile == "" {
+		return nil
+	}
+	if _, err := a.token(); err != nil {
+		return fmt.Errorf("admin.token_file: %w", err)
+	}
+	return nil
 }
 
-type policyStatus struct {
-	Revision string            `json:"revision"`
-	Since    time.Time         `json:"since,omitzero"`
-	Bundles  []bundleStatus    `json:"bundles,omitempty"`
-	Problems []string          `json:"problems,omitempty"`
-	Warnings []string          `json:"warnings,omitempty"`
-	Cache    policy.CacheStats `json:"decision_cache"`
-}
-
-type bundleStatus struct {
-	Name     string    `json:"name"`
-	Revision string    `json:"revision"`
-	Since    time.Time `json:"since,omitzero"`
-	Problem  string    `json:"problem,omitempty"`
-	FromDisk bool      `json:"from_disk"`
-}
-
-func (g *Gateway) adminStatus(w http.ResponseWriter, _ *http.Request) {
-	now := g.engine.Status()
-	s := status{health: g.health(), Registry: g.registryStatus(), Limits: g.limits.Status(), DecisionTime: time.Now().UTC()}
-	s.Policy = policyStatus{
-		Revision: now.Revision, Since: now.Since, Cache: g.engine.Cache(),
-		Problems: texts(now.Problems), Warnings: texts(now.Warnings),
-	}
-	for _, b := range now.Bundles {
-		s.Policy.Bundles = append(s.Policy.Bundles, bundleStatus(b))
-	}
-	if c := g.catalog.Load(); c != nil {
-		s.Revision = c.registry
-	}
-	if stats, ok := g.decisionStats(); ok {
-		s.DecisionLog = &stats
-	}
-	body, err := json.Marshal(s, json.Deterministic(true))
+func (a Admin) token() (sum [sha256.Size]byte, err error) {
+	text, err := os.ReadFile(a.TokenFile)
 	if err != nil {
-		g.log.Error("cannot encode the status", keyError, err)
-		http.Error(w, "cannot encode the status", http.StatusInternalServerError)
-		return
+		return sum, fmt.Errorf("%s %s: correct the path, or who may read it", a.TokenFile, unreadable(err))
 	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body)
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return sum, fmt.Errorf("%s holds no token: write one, such as of openssl rand -hex 32", a.TokenFile)
+	}
+	return sha256.Sum256([]byte(token)), nil
 }
 
-func texts(problems policy.Problems) []string {
-	list := make([]string, len(problems))
-	for i, p := range problems {
-		list[i] = p.String()
+func (g *Gateway) adminHandler() (http.Handler, error) {
+	metrics := prometheus.NewRegistry()
+	for _, c := range []prometheus.Collector{
+		g.meter, collector{g}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := metrics.Register(c); err != nil {
+			return nil, fmt.Errorf("register the metrics: %w", err)
+		}
 	}
-	return list
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(g.log.Handler(), slog.LevelError), ErrorHandling: promhttp.ContinueOnError,
+	}))
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
+		g.adminJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	})
+	mux.HandleFunc("GET /readyz", g.adminReady)
+	mux.HandleFunc("GET /status", g.adminStatus)
+	if g.level != nil {
+		mux.HandleFunc("GET /loglevel", g.showLevel)
+		mux.HandleFunc("PUT /loglevel", g.setLogLevel)
+	}
+	if g.config.Admin.Pprof {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return g.guardAdmin(mux), nil
 }
 
-// decisionStats is nothing for a recorder that keeps no count.
-func (g *Gateway) decisionStats() (decisionlog.Stats, bool) {
-	log, ok := g.records.(interface{ Stats() decisionlog.Stats })
-	if !ok {
-		return decisionlog.Stats{}, false
-	}
-	return log.Stats(), true
+// guardAdmin refuses what a web page could make an operator's browser send, and
+// whoever does not bring the token where there is one.
+func (g *Gateway) guardAdmin(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		rebound := local != nil && isLoopback(hostname(local.String())) && !isLoopback(strings.ToLower(hostname(r.Host)))
+		if rebound || r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") == "cross-site" {
+			http.Error(w, "this is for operators, under its own address and not from a web page", http.StatusForbidden)
+			return
+		}
+		if !g.operator(r) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "send the token of admin.token_file as Authorization: Bearer", http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
-// collector reads the metrics when somebody asks for them.
-type collector struct{ g *Gateway }
-
-// Describe implements prometheus.Collector. It names nothing, so that there may be
-// other metrics later: bundles and sinks become known while the gateway runs.
-func (c collector) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements prometheus.Collector.
-func (c collector) Collect(ch chan<- prometheus.Metric) {
-	counter := func(name, help string, value int64, labels ...string) {
-		c.send(ch, prometheus.CounterValue, name, help, float64(value), labels)
+func (g *Gateway) operator(r *http.Request) bool {
+	if g.config.Admin.TokenFile == "" {
+		return true
 	}
-	gauge := func(name, help string, value float64, labels ...string) {
-		c.send(ch, prometheus.GaugeValue, name, help, value, labels)
-	}
-	now, cache := c.g.engine.Status(), c.g.engine.Cache()
-	gauge("policy_info", "The policy in force, as the label revision; 1.", 1, "revision", now.Revision)
-	gauge("policy_problems", "What keeps the newest policy from being used.", float64(len(now.Problems)))
-	for _, b := range now.Bundles {
-		gauge("bundle_info", "The active revision of a bundle, as a label; 1.", 1, "bundle", b.Name, "revision", b.Revision)
-		gauge("bundle_problem", "Whether the newest of a bundle is not in force.", flag(b.Problem != ""), "bundle", b.Name)
-		gauge("bundle_activated_timestamp_seconds", "When the active revision of a bundle came into force; 0 for none.", seconds(b.Since), "bundle", b.Name)
-	}
-	gauge("decision_cache_enabled", "Whether answers of the policy are kept.", flag(cache.State == "on"))
-	counter("decision_cache_hits_total", "Questions that were answered without the policy; a list is one.", cache.Hits)
-	counter("decision_cache_misses_total", "Questions that the policy was asked; a list is one.", cache.Misses)
-	counter("decision_cache_evictions_total", "Kept answers that made room.", cache.Evictions)
-	counter("decision_cache_differences_total", "Kept answers that were asked for again and had changed.", cache.Differences)
-	gauge("decision_cache_entries", "Kept answers on a kind of thing.", float64(cache.Entries))
-	gauge("decision_cache_lists", "Kept lists.", float64(cache.Lists))
-	c.g.registryStatus().send(gauge, counter)
-	limits := c.g.limits.Status()
-	counter("rate_limited_total", "Requests that were refused because there were too many, by what there were too many of.", limits.Principals, "limit", "principal")
-	counter("rate_limited_total", "Requests that were refused because there were too many, by what there were too many of.", limits.Tools, "limit", "tool")
-	gauge("rate_limit_redis_problem", "Whether this replica counts by itself because the Redis of limits cannot be used.", flag(limits.Problem != ""))
-	stats, ok := c.g.decisionStats()
-	if !ok {
-		return
-	}
-	counter("decision_log_dropped_total", "Decision records that found no room before they were encoded.", stats.Dropped)
-	counter("decision_log_mask_errors_total", "Events that could not be masked as the policy says.", stats.MaskErrors)
-	for _, s := range stats.Sinks {
-		counter("decision_log_sink_written_total", "Events that a sink took.", s.Written, "sink", s.Name)
-		counter("decision_log_sink_dropped_total", "Events that a sink lost.", s.Dropped, "sink", s.Name)
-		counter("decision_log_sink_failures_total", "Writes to a sink that failed and were tried again.", s.Failed, "sink", s.Name)
-		gauge("decision_log_sink_waiting", "Events that wait for a sink.", float64(s.Waiting), "sink", s.Name)
-	}
-}
-
-// send makes one metric; labels are names and values in turn.
-func (c collector) send(ch chan<- prometheus.Metric, kind prometheus.ValueType, name, help string, value float64, labels []string) {
-	var names, values []string
-	for i := 0; i < len(labels); i += 2 {
-		names, values = append(names, labels[i]), append(values, labels[i+1])
-	}
-	m, err := prometheus.NewConstMetric(prometheus.NewDesc("regogate_"+name, help, names, nil), kind, value, values...)
+	want, err := g.config.Admin.token()
 	if err != nil {
-		c.g.log.LogAttrs(context.Background(), slog.LevelError, "cannot make a metric", slog.String(keyName, name), slog.Any(keyError, err))
+		g.log.Error("no operator is let in: the token cannot be read", keyError, err)
+		return false
+	}
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	got := sha256.Sum256([]byte(given))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
+}
+
+// levels are those of the log.
+func levels() []string { return []string{"debug", "info", "warn", "error"} }
+
+func (g *Gateway) showLevel(w http.ResponseWriter, _ *http.Request) {
+	_, _ = io.WriteString(w, strings.ToLower(g.level.Level().String())+"\n")
+}
+
+// setLogLevel changes what is logged from now on, until the process ends.
+func (g *Gateway) setLogLevel(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64))
+	text := strings.TrimSpace(string(body))
+	if err != nil || !slices.Contains(levels(), text) {
+		http.Error(w, "send one of "+strings.Join(levels(), ", "), http.StatusBadRequest)
 		return
 	}
-	ch <- m
-}
-
-func flag(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-func seconds(t time.Time) float64 {
-	if t.IsZero() {
-		return 0
-	}
-	return float64(t.UnixMilli()) / 1000
+	level := levelOf(text)
+	g.level.Set(level)
+	g.log.Log(r.Context(), max(level, slog.LevelInfo), "the log has another level", "level", text, "remote_addr", r.RemoteAddr)
+	g.showLevel(w, r)
 }

@@ -58,6 +58,7 @@ func Check(ctx context.Context, path string, env func(string) (string, bool), ov
 	var survey *Survey
 	var parts sync.WaitGroup
 	parts.Go(k.listener)
+	parts.Go(k.admin)
 	parts.Go(k.decisionLog)
 	parts.Go(func() { k.keys(ctx) })
 	parts.Go(func() { k.sessions(ctx) })
@@ -123,6 +124,15 @@ func (k *check) listener() {
 		return
 	}
 	l.Close()
+}
+
+// admin leaves the address alone: where it is in use, that is by the gateway
+// that is about to be replaced.
+func (k *check) admin() {
+	if err := k.config.Admin.readable(); err != nil {
+		path, message, _ := strings.Cut(err.Error(), ": ")
+		k.add(path, "%s", message)
+	}
 }
 
 // sessions tries the Redis that they are to be in: without it no client up to

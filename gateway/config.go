@@ -177,7 +177,7 @@ func unreadable(err error) string {
 
 // rebase makes the paths in the configuration relative to where it lies.
 func (c *Config) rebase(dir string) {
-	paths := []*string{&c.Registry.Path, &c.Policy.Dir, &c.DecisionLog.Mask}
+	paths := []*string{&c.Registry.Path, &c.Policy.Dir, &c.DecisionLog.Mask, &c.Admin.TokenFile}
 	if c.DecisionLog.File != "-" {
 		paths = append(paths, &c.DecisionLog.File)
 	}
@@ -228,10 +228,7 @@ func (c *Config) Validate() []strictyaml.Problem {
 	if v.check("listen", err == nil && isPort(port), "must be host:port, such as 127.0.0.1:8080") {
 		v.check("listen", host == "" || host == "localhost" || isIP(host), "the host must be an IP address or localhost")
 	}
-	if c.Admin.Listen != "" {
-		_, port, err := net.SplitHostPort(c.Admin.Listen)
-		v.check("admin.listen", err == nil && isPort(port) && c.Admin.Listen != c.Listen, "must be host:port, such as 127.0.0.1:9464, and not the one of listen")
-	}
+	v.admin(c)
 	u, err := url.Parse(c.PublicURL)
 	if v.check("public_url", c.PublicURL != "" || !everywhere(c.Listen),
 		"name what clients use, such as https://gateway.example.com; listen is on all addresses") {
@@ -370,7 +367,7 @@ func (v *validation) limits(c *Config) {
 		_, known := c.Servers[server]
 		v.check(strictyaml.Field("limits.rate.tools", name), !ok || known, "there is no server "+server)
 	}
-	v.check("log.level", slices.Contains([]string{"debug", "info", "warn", "error"}, c.Log.Level), "must be debug, info, warn or error")
+	v.check("log.level", slices.Contains(levels(), c.Log.Level), "must be debug, info, warn or error")
 	v.check("log.format", slices.Contains([]string{"json", "text"}, c.Log.Format), "must be json or text")
 }
 
@@ -383,13 +380,20 @@ func sortedKeys[V any](m map[string]V) []string {
 	return keys
 }
 
-// Logger makes the logger that the configuration asks for.
-func (l Log) Logger(w *os.File) *slog.Logger {
-	var level slog.Level
-	_ = level.UnmarshalText([]byte(l.Level)) // Validate has seen it
+// Logger makes the logger that the configuration asks for, and what changes its
+// level later.
+func (l Log) Logger(w *os.File) (*slog.Logger, *slog.LevelVar) {
+	level := &slog.LevelVar{}
+	level.Set(levelOf(l.Level))
 	options := &slog.HandlerOptions{Level: level}
 	if l.Format == "text" {
-		return slog.New(slog.NewTextHandler(w, options))
+		return slog.New(slog.NewTextHandler(w, options)), level
 	}
-	return slog.New(slog.NewJSONHandler(w, options))
+	return slog.New(slog.NewJSONHandler(w, options)), level
+}
+
+// levelOf reads one of the levels.
+func levelOf(text string) (level slog.Level) {
+	_ = level.UnmarshalText([]byte(text)) // Validate has seen it, or whoever asks
+	return level
 }

@@ -41,6 +41,8 @@ type exchange struct {
 	talk      *conversation // of the session; nil in the modern era
 
 	outcome string // code of the fault, or codeOK
+	aside   bool   // it is none of the requests that are counted
+	lasting bool   // it is open for as long as the client likes
 	cause   error
 	thing   string // what the request is about, as the client knows it; for the log
 	records []*decisionlog.Record
@@ -139,6 +141,8 @@ func (g *Gateway) observe(next http.Handler) http.Handler {
 		x := &exchange{g: g, w: w, r: r, id: newID(), start: time.Now(), outcome: codeOK}
 		x.answer = answer{w: w, control: http.NewResponseController(w), patience: g.config.Limits.WriteTimeout}
 		x.ctx = context.WithValue(r.Context(), exchangeKey{}, x)
+		g.meter.InFlight.Inc()
+		defer g.meter.InFlight.Dec()
 		defer x.finish()
 		w.Header().Set("X-Request-Id", x.id)
 		next.ServeHTTP(w, r.WithContext(x.ctx))
@@ -159,6 +163,7 @@ func (x *exchange) finish() {
 		x.answer.flush()
 	}
 	x.hand()
+	x.count()
 	level := slog.LevelInfo
 	if x.outcome == codeInternal {
 		level = slog.LevelError

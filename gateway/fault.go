@@ -50,6 +50,7 @@ const (
 	codeScope          = "insufficient_scope"
 	codeDenied         = "denied"
 	codeArguments      = "invalid_arguments"
+	codeBackend        = "backend_" // and what is wrong with it
 	codeGone           = "client_gone"
 	codeInternal       = "internal"
 )
@@ -192,9 +193,9 @@ func faultBackend(server, kind, message string, cause error) *fault {
 	err := mcp.NewError(mcp.CodeInternal, message)
 	err.Data = object(
 		mcp.Set{Name: "server", Value: mcp.String(server)},
-		mcp.Set{Name: "reason", Value: mcp.String("backend_" + kind)},
+		mcp.Set{Name: "reason", Value: mcp.String(codeBackend + kind)},
 	)
-	return &fault{status: http.StatusOK, code: "backend_" + kind, rpc: err, cause: cause}
+	return &fault{status: http.StatusOK, code: codeBackend + kind, rpc: err, cause: cause}
 }
 
 func faultInternal(cause error) *fault {

@@ -39,6 +39,7 @@ func (x *exchange) forward(now pinned, t target, u *use) *fault {
 	during.end()
 	stop()
 	measure(&x.stages.upstream, from)
+	x.g.answeredBy(t.server, from, answer, err)
 	if err != nil {
 		return x.backendFault(ctx, t.server, err)
 	}

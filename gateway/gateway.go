@@ -21,6 +21,7 @@ import (
 
 	"github.com/regogate/regogate/gateway/auth"
 	"github.com/regogate/regogate/gateway/limit"
+	"github.com/regogate/regogate/gateway/meter"
 	"github.com/regogate/regogate/gateway/policy"
 	"github.com/regogate/regogate/gateway/policy/decisionlog"
 	"github.com/regogate/regogate/gateway/session"
@@ -33,6 +34,7 @@ import (
 type Options struct {
 	Version   string
 	Log       *slog.Logger
+	Level     *slog.LevelVar       // of Log, for operators to change; nil where it stays
 	Policies  fs.FS                // used when the configuration names no policy directory
 	Catalogue fs.FS                // used when the configuration names no catalogue
 	Records   decisionlog.Recorder // where decision records go
@@ -43,6 +45,7 @@ type Gateway struct {
 	config     Config
 	version    string
 	log        *slog.Logger
+	level      *slog.LevelVar // nil where it does not change
 	publicURL  string
 	publicHost string
 	proxies    []netip.Prefix
@@ -55,6 +58,7 @@ type Gateway struct {
 	// exchanges: there are servers that are to see the user.
 	exchanges bool
 	records   decisionlog.Recorder
+	meter     *meter.Meter
 
 	catalog   atomic.Pointer[catalog]
 	known     chan struct{} // closed when there is a first catalog
@@ -81,7 +85,7 @@ type Gateway struct {
 // have passed Validate. No backend is reached before Run, which has to follow.
 func New(ctx context.Context, c Config, o Options) (*Gateway, error) {
 	g := &Gateway{
-		config: c, version: o.Version, log: o.Log, records: o.Records,
+		config: c, version: o.Version, log: o.Log, level: o.Level, records: o.Records, meter: newMeter(),
 		publicURL: strings.TrimRight(c.PublicURL, "/"),
 		subjects:  newSubjects(),
 		hub:       stream.New(stream.Config{}, time.Now),

@@ -20,17 +20,18 @@ type health struct {
 // that is fresh and keys of an issuer, and is not draining. It is degraded
 // when it can decide, but something is amiss.
 func (g *Gateway) readyz(_ http.ResponseWriter, r *http.Request) {
-	h := g.health()
+	x, h := exchangeOf(r), g.health()
+	x.aside = true
 	status := http.StatusOK
 	if h.Status == notReady {
 		status = http.StatusServiceUnavailable
 	}
 	body, err := json.Marshal(h, json.Deterministic(true))
 	if err != nil {
-		exchangeOf(r).refuse(faultInternal(err))
+		x.refuse(faultInternal(err))
 		return
 	}
-	exchangeOf(r).answer.json(status, body)
+	x.answer.json(status, body)
 }
 
 const (

@@ -126,6 +126,6 @@ func (j *judge) record(now pinned, rule string, q policy.Question, d policy.Deci
 		defer cancel()
 		r.Explanation = now.policy.Explain(ctx, q, arguments)
 	}
-	j.g.records.Record(r)
+	j.g.record(r)
 	return r
 }

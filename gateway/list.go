@@ -28,6 +28,9 @@ func (x *exchange) answerList(list listing) *fault {
 	if f != nil {
 		return f
 	}
+	if !params.HasCursor {
+		x.g.meter.Visible(lists[list].member, len(seen.offers))
+	}
 	page, next := seen.offers[min(offset, len(seen.offers)):], ""
 	if size := x.g.config.PageSize; len(page) > size {
 		page = page[:size]

@@ -107,7 +107,7 @@ func (x *exchange) hand() {
 	stages := x.stages.list()
 	for _, r := range x.records {
 		r.Stages = stages
-		x.g.records.Record(r)
+		x.g.record(r)
 	}
 	x.records = nil
 	if x.release != nil {

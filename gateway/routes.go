@@ -79,6 +79,9 @@ func (x *exchange) long(serve func() *fault) *fault {
 		return faultBusy(codeBusy, "too many open streams: end one")
 	}
 	defer x.g.listeners.give(x.principal.Key())
+	x.lasting = true
+	x.g.meter.Streams.Inc()
+	defer x.g.meter.Streams.Dec()
 	return serve()
 }
 
@@ -129,7 +132,7 @@ func (g *Gateway) notAllowed(w http.ResponseWriter, r *http.Request) {
 // well-formed server name, configured or not.
 func (g *Gateway) metadata(_ http.ResponseWriter, r *http.Request) {
 	x := exchangeOf(r)
-	x.server = chi.URLParam(r, "server")
+	x.aside, x.server = true, chi.URLParam(r, "server")
 	if x.server != "" && !registry.ValidServer(x.server) {
 		x.refuse(faultHTTP(http.StatusNotFound, codeNotFound))
 		return
@@ -181,5 +184,7 @@ func (g *Gateway) remoteAddr(r *http.Request) string {
 }
 
 func (g *Gateway) healthz(_ http.ResponseWriter, r *http.Request) {
-	exchangeOf(r).answer.json(http.StatusOK, []byte(`{"status":"ok"}`))
+	x := exchangeOf(r)
+	x.aside = true
+	x.answer.json(http.StatusOK, []byte(`{"status":"ok"}`))
 }

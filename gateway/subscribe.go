@@ -32,6 +32,7 @@ func (x *exchange) subscribe() *fault {
 	x.talk.subscribes(session.Subscription{Server: t.server, URI: params.URI}) // its updates may come first
 	answer, e := x.g.pool.Subscribe(ctx, t.server, x.talk, params.URI)
 	measure(&x.stages.upstream, from)
+	x.g.answeredBy(t.server, from, answer, e)
 	if e != nil || answer.Error != nil {
 		x.talk.unsubscribes(params.URI)
 	}

@@ -76,12 +76,12 @@ func serve(ctx context.Context, config *gateway.Config, stdout io.Writer) error 
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	defer signal.Stop(broken)
-	log := config.Log.Logger(os.Stderr)
+	log, level := config.Log.Logger(os.Stderr)
 	records, err := gateway.OpenDecisions(config, version, stdout, log)
 	if err != nil {
 		return err
 	}
-	err = listenAndRun(ctx, config, log, records)
+	err = listenAndRun(ctx, config, log, level, records)
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
 	return errors.Join(err, records.Close(flush))
@@ -90,8 +90,10 @@ func serve(ctx context.Context, config *gateway.Config, stdout io.Writer) error 
 // flushTimeout is how long the last decision records have to be written.
 const flushTimeout = 10 * time.Second
 
-func listenAndRun(ctx context.Context, config *gateway.Config, log *slog.Logger, records decisionlog.Recorder) error {
-	g, err := gateway.New(ctx, *config, options(log, records))
+func listenAndRun(ctx context.Context, config *gateway.Config, log *slog.Logger, level *slog.LevelVar, records decisionlog.Recorder) error {
+	o := options(log, records)
+	o.Level = level
+	g, err := gateway.New(ctx, *config, o)
 	if err != nil {
 		return fmt.Errorf("%w\nregogate serve --check lists everything that is wrong", err)
 	}

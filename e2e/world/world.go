@@ -40,6 +40,7 @@ const (
 type Options struct {
 	Listen    string                     // of the gateway; 127.0.0.1:0 where empty
 	Log       *slog.Logger               // of the gateway; discarded where nil
+	Level     *slog.LevelVar             // of Log, for operators to change; nil where it stays
 	Catalogue fs.FS                      // the shipped one where nil
 	Policies  fs.FS                      // the shipped ones where nil
 	Adjust    func(*gateway.Config)      // last changes of the configuration
@@ -115,7 +116,7 @@ func (w *World) start(ctx context.Context, o Options) error {
 		w.Records.log = o.Record(&w.Config)
 	}
 	g, err := gateway.New(ctx, w.Config, gateway.Options{
-		Version: "demo", Log: o.Log, Policies: o.Policies, Catalogue: o.Catalogue, Records: w.Records,
+		Version: "demo", Log: o.Log, Level: o.Level, Policies: o.Policies, Catalogue: o.Catalogue, Records: w.Records,
 	})
 	if err != nil {
 		return errors.Join(err, listener.Close())

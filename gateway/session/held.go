@@ -112,6 +112,12 @@ func (h *held) change(key string, s Session) {
 	}
 }
 
+func (h *held) size() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.byKey)
+}
+
 // use returns a session that Redis had at most grace ago and that is within
 // its limits, as used now.
 func (h *held) use(key string, now time.Time, grace time.Duration) (Session, bool) {

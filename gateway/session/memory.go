@@ -108,6 +108,13 @@ func (m *Memory) Close(_ context.Context, id, principal string) error {
 	return nil
 }
 
+// Known implements Store.
+func (m *Memory) Known() int {
+	_, leave := m.enter()
+	defer leave()
+	return len(m.byID)
+}
+
 // enter locks the store, forgets what is over its limits, which the order of
 // the lists makes cheap, and returns the time. leave unlocks and tells of what
 // was forgotten.

@@ -85,6 +85,9 @@ func (r *Redis) Stop() error { return r.client.Close() }
 // Problems says why Redis cannot be used, as of the last time that it was.
 func (r *Redis) Problems() []string { return r.alarms.problems() }
 
+// Known implements Store.
+func (r *Redis) Known() int { return r.held.size() }
+
 // opening keeps a session, unless there are as many as may be. Before that it
 // takes out what has expired and then as many of the principal's least recently
 // used as are too many. It returns 1 where the session is kept, or 0, and then

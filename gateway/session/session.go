@@ -67,6 +67,9 @@ type Store interface {
 	Save(ctx context.Context, s Session) error
 	// Close ends the session; ErrUnknown as in Use.
 	Close(ctx context.Context, id, principal string) error
+	// Known is how many sessions this process knows of: all that there are, or,
+	// where others share the store, those used here lately.
+	Known() int
 }
 
 // The kinds of failure of a Store.

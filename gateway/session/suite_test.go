@@ -284,6 +284,9 @@ func endsClosed(t *testing.T, b bench) {
 
 func endsIdle(t *testing.T, b bench) {
 	used, idle := open(t, b.store, "a"), open(t, b.store, "a")
+	if n := b.store.Known(); n != 2 {
+		t.Errorf("knows %d sessions, want 2", n)
+	}
 	for range 3 {
 		b.pass(50 * time.Second)
 		use(t, b.store, used.ID, "a")
@@ -292,6 +295,9 @@ func endsIdle(t *testing.T, b bench) {
 	unknown(t, "Close of an idle one", b.store.Close(t.Context(), idle.ID, "a"))
 	if ids := b.ended.take(); !slices.Equal(ids, []string{idle.ID}) {
 		t.Errorf("ended %q, want %q", ids, idle.ID)
+	}
+	if n := b.store.Known(); n != 1 {
+		t.Errorf("knows %d sessions, want 1", n)
 	}
 }
 

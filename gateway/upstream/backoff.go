@@ -58,6 +58,13 @@ func (b *breaker) allow(now time.Time) bool {
 	return true
 }
 
+// open reports whether it answers for the server.
+func (b *breaker) open() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failures >= tolerated
+}
+
 // failed tells that the server could not be reached.
 func (b *breaker) failed(now time.Time) {
 	b.mu.Lock()

@@ -150,6 +150,16 @@ func (p *Pool) Current() *State { return p.state.Load() }
 // return something else than before. It is never closed.
 func (p *Pool) Changed() <-chan struct{} { return p.changed }
 
+// Loads returns how busy each server is now, sorted by name.
+func (p *Pool) Loads() []Load {
+	list := make([]Load, 0, len(p.names))
+	for _, name := range p.names {
+		s := p.servers[name]
+		list = append(list, Load{Server: name, Resting: s.breaker.open(), InFlight: len(s.slots)})
+	}
+	return list
+}
+
 // Settled is closed when every server has been looked at once, for better or
 // worse: from then on an unknown tool is unknown, and not just early.
 func (p *Pool) Settled() <-chan struct{} { return p.settled }

@@ -94,9 +94,15 @@ func TestRecovery(t *testing.T) {
 		_, err := callTool(t.Context(), p, "alpha", "a", "read", "{}")
 		return strings.Contains(err.Error(), "several times in a row")
 	})
+	if got, want := p.Loads(), (Load{Server: "alpha", Resting: true}); len(got) != 1 || got[0] != want {
+		t.Errorf("the load is %+v, want %+v", got, want)
+	}
 	down.Store(false)
 	until(t, p, "the server", func(s *State) bool { return s.Server("alpha").Up })
 	wantNames(t, p.Current().Server("alpha"), "read", "write")
+	if got, want := p.Loads(), (Load{Server: "alpha"}); got[0] != want {
+		t.Errorf("the load is %+v, want %+v", got, want)
+	}
 	m, err := callTool(t.Context(), p, "alpha", "a", "read", "{}")
 	must(t, m, err)
 

@@ -13,6 +13,15 @@ type State struct {
 	Servers []Server // all that are configured, sorted by name
 }
 
+// Load is how busy a server is at one moment.
+type Load struct {
+	Server string
+	// Resting: it could not be reached several times in a row, and is sent
+	// nothing but an attempt now and then.
+	Resting  bool
+	InFlight int // requests under way
+}
+
 // Server returns the state of one server, or nil where none of that name is
 // configured.
 func (s *State) Server(name string) *Server {
