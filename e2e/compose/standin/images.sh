@@ -69,6 +69,7 @@ postgres() {
   mkdir -p "$root"/var/lib/postgresql/data "$root"/var/run/postgresql "$root"/docker-entrypoint-initdb.d
   chown -R 998:998 "$root"/var/lib/postgresql "$root"/var/run/postgresql
   chmod 700 "$root/var/lib/postgresql/data"
+  chmod 3777 "$root/var/run/postgresql"
   install -m 755 postgres.sh "$root/entrypoint.sh"
   end "$1" "ENV PATH=$at/bin:/bin PGDATA=/var/lib/postgresql/data" "USER 998" 'ENTRYPOINT ["/entrypoint.sh"]' 'CMD ["postgres"]'
 }
