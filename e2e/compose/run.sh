@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 work=$(mktemp -d -t regogate-compose-XXXXXX)
 export COMPOSE_PROJECT_NAME=regogate-test-$$ REGOGATE_VERSION=test-$$ REGOGATE_PORT=$((20000 + RANDOM % 10000))
 export REGOGATE_COMPOSE_DIR=$work/checkout
-engine='' standins=() bridge=''
+engine='' standins=() bridge='' forward=$(cat /proc/sys/net/ipv4/ip_forward)
 
 say() { echo "test-compose: $*"; }
 
@@ -22,6 +22,7 @@ cleanup() {
   if [ -n "$engine" ]; then
     kill "$engine"; wait "$engine" 2>/dev/null
     iptables-restore <"$work/iptables"
+    echo "$forward" >/proc/sys/net/ipv4/ip_forward
     [ -n "$bridge" ] || ip link delete docker0 2>/dev/null
   elif [ -n "${DOCKER:-}" ]; then
     $DOCKER image rm -f "regogate:$REGOGATE_VERSION" "${standins[@]}" >/dev/null 2>&1
