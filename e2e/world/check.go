@@ -43,13 +43,12 @@ type Ledger interface {
 	Reset(ctx context.Context) error
 }
 
-// Try does so in the world, with the policies that it was started with. Nobody
-// else may use it meanwhile.
+// Try is Trial.Try in the world with the shipped policies.
 func (w *World) Try(ctx context.Context, persona string) (Report, error) {
 	return w.trial().Try(ctx, persona)
 }
 
-// Expected does so, too.
+// Expected is Trial.Expected of the shipped policies.
 func (w *World) Expected(ctx context.Context, persona string) ([]string, error) {
 	return w.trial().Expected(ctx, persona)
 }
