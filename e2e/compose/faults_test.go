@@ -56,10 +56,10 @@ func (d *deployment) used(t testing.TB, gateway string) {
 	})
 }
 
-// away stops a service, sees that callers are answered without it, and starts
+// away kills a service, sees that callers are answered without it, and starts
 // it again.
 func (d *deployment) away(t *testing.T, x *traffic, service string) {
-	d.run(t, "docker compose stop "+service)
+	d.run(t, "docker compose kill "+service)
 	d.ready(t, "degraded", d.gateways()...)
 	x.more(t, 10*workers)
 	d.run(t, "docker compose start "+service)
