@@ -6,7 +6,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 30s
 OPA         := bin/regogate opa
 
-.PHONY: build test lint rego go e2e bench fuzz deps clean
+.PHONY: build test lint rego go e2e test-compose bench fuzz deps clean
 
 build: ## the binary with the OPA command line inside, in bin/
 	CGO_ENABLED=0 go build -trimpath -tags opacli -ldflags "-s -w -X main.version=$(VERSION)" -o bin/regogate ./cmd/regogate
@@ -38,6 +38,9 @@ go: ## Go tests, with the race detector
 
 e2e: build ## real clients and servers, the cases, the demo, the conformance suite
 	REGOGATE_E2E=1 REGOGATE_BIN=$(CURDIR)/bin/regogate go test -race -p 1 ./e2e/...
+
+test-compose: ## docker-compose.yml, up, and one part after the other broken; needs Docker, or root to install and start it
+	e2e/compose/run.sh
 
 bench: ## medians and ratios beside direct, a bare proxy and a proxy with JWT
 	go run ./e2e/bench

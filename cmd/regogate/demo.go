@@ -51,7 +51,7 @@ func demoCommand() *cobra.Command {
 				return fmt.Errorf("regogate demo: %w", err)
 			}
 			if check {
-				err = demoCheck(ctx, w, cmd.OutOrStdout())
+				err = demoCheck(ctx, w.Try, len(w.Tools), len(w.Servers), cmd.OutOrStdout())
 			} else {
 				err = demoShow(ctx, w, &paint{w: cmd.OutOrStdout(), on: isTerminal(cmd.OutOrStdout())})
 			}
@@ -60,6 +60,7 @@ func demoCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "host:port of the gateway; port 0 takes a free one, as --check does by itself")
 	cmd.Flags().BoolVar(&check, "check", false, "print one JSON object and exit: 0 only when what arrived is what the policy allows")
+	cmd.AddCommand(demoParts()...)
 	return cmd
 }
 
@@ -91,15 +92,15 @@ func demoLog(w io.Writer) *slog.Logger {
 }
 
 // demoCheck lets every persona try every tool.
-func demoCheck(ctx context.Context, w *world.World, out io.Writer) error {
+func demoCheck(ctx context.Context, try func(context.Context, string) (world.Report, error), tools, servers int, out io.Writer) error {
 	result := struct {
 		Tools    int            `json:"tools"`
 		Servers  int            `json:"servers"`
 		Personas []world.Report `json:"personas"`
 		OK       bool           `json:"ok"`
-	}{Tools: len(w.Tools), Servers: len(w.Servers), OK: true}
+	}{Tools: tools, Servers: servers, OK: true}
 	for _, persona := range world.Personas() {
-		report, err := w.Try(ctx, persona)
+		report, err := try(ctx, persona)
 		if err != nil {
 			return fmt.Errorf("regogate demo: persona %s: %w", persona, err)
 		}

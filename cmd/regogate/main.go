@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%s: %w: see %[1]s --help", cmd.CommandPath(), err)
 	})
-	for _, cmd := range []*cobra.Command{serveCommand(), demoCommand(), tokenCommand(), schemaCommand(), versionCommand()} {
+	for _, cmd := range []*cobra.Command{serveCommand(), demoCommand(), tokenCommand(), healthCommand(), schemaCommand(), versionCommand()} {
 		cmd.Args = noArguments
 		root.AddCommand(cmd)
 	}

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"sync"
@@ -26,31 +27,69 @@ type Report struct {
 	Problems            []string `json:"problems,omitempty"`   // what is not as the policy says; empty when all is well
 }
 
-// Try lets a persona list the tools and call every tool of the catalogue, and
-// compares what it saw and what arrived at the servers with what the shipped
-// policy says when it is asked directly. Nobody else may use the world
-// meanwhile.
+// Trial is a gateway, and servers behind it that write down what reaches them.
+type Trial struct {
+	Tools    []registry.Tool // all that the servers offer
+	Policies fs.FS           // what is in force
+	Client   func(persona string) (*Client, error)
+	Ledgers  []Ledger // of all servers
+}
+
+// Ledger is what one server has written down. Nobody else uses it meanwhile.
+type Ledger interface {
+	// Arrived returns the exposed names of the calls since the last Reset, one
+	// for each.
+	Arrived(ctx context.Context) ([]string, error)
+	Reset(ctx context.Context) error
+}
+
+// Try is Trial.Try in the world with the shipped policies.
 func (w *World) Try(ctx context.Context, persona string) (Report, error) {
-	client, err := w.Client(persona)
-	if err != nil {
-		return Report{}, err
-	}
-	expected, err := w.Expected(ctx, persona)
-	if err != nil {
-		return Report{}, err
-	}
+	return w.trial().Try(ctx, persona)
+}
+
+// Expected is Trial.Expected of the shipped policies.
+func (w *World) Expected(ctx context.Context, persona string) ([]string, error) {
+	return w.trial().Expected(ctx, persona)
+}
+
+func (w *World) trial() *Trial {
+	t := &Trial{Tools: w.Tools, Policies: policies.FS, Client: w.Client}
 	for _, s := range w.Servers {
-		s.Forget()
+		t.Ledgers = append(t.Ledgers, s)
+	}
+	return t
+}
+
+// Try lets a persona list the tools and call every tool, and compares what it
+// saw and what arrived at the servers with what the policy says when it is asked
+// directly. Nobody else may use gateway and servers meanwhile.
+func (t *Trial) Try(ctx context.Context, persona string) (Report, error) {
+	client, err := t.Client(persona)
+	if err != nil {
+		return Report{}, err
+	}
+	expected, err := t.Expected(ctx, persona)
+	if err != nil {
+		return Report{}, err
+	}
+	for _, l := range t.Ledgers {
+		if err := l.Reset(ctx); err != nil {
+			return Report{}, err
+		}
 	}
 	visible, err := client.List(ctx)
 	if err != nil {
 		return Report{}, err
 	}
-	allowed, refused, err := w.callAll(ctx, client)
+	allowed, refused, err := t.callAll(ctx, client)
 	if err != nil {
 		return Report{}, err
 	}
-	arrived := w.arrived()
+	arrived, err := t.arrived(ctx)
+	if err != nil {
+		return Report{}, err
+	}
 	r := Report{
 		Persona: persona, Visible: len(visible), AllowedCalls: len(allowed), RefusedCalls: refused, ArrivedCalls: len(arrived),
 	}
@@ -70,10 +109,10 @@ func (w *World) Try(ctx context.Context, persona string) (Report, error) {
 	return r, nil
 }
 
-// Expected returns the exposed names that the shipped policy allows a persona,
-// sorted. It asks the policy directly, without the gateway.
-func (w *World) Expected(ctx context.Context, persona string) ([]string, error) {
-	engine, err := policy.New(policy.Config{FS: policies.FS}, slog.New(slog.DiscardHandler))
+// Expected returns the exposed names that the policy allows a persona, sorted.
+// It asks the policy directly, without the gateway.
+func (t *Trial) Expected(ctx context.Context, persona string) ([]string, error) {
+	engine, err := policy.New(policy.Config{FS: t.Policies}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, err
 	}
@@ -90,11 +129,11 @@ func (w *World) Expected(ctx context.Context, persona string) ([]string, error) 
 		return nil, err
 	}
 	var names []string
-	for _, t := range w.Tools {
-		exposed, _ := registry.Exposed(t.Server, t.Name)
+	for _, tool := range t.Tools {
+		exposed, _ := registry.Exposed(tool.Server, tool.Name)
 		item, err := policy.NewItem(policy.Tool{
-			Server: t.Server, Name: t.Name, ExposedName: exposed, Registered: true,
-			Attributes: t.Attributes, Effect: t.Effect, Data: t.Data, Reach: t.Reach, Env: t.Env, Owner: t.Owner, Labels: t.Labels,
+			Server: tool.Server, Name: tool.Name, ExposedName: exposed, Registered: true,
+			Attributes: tool.Attributes, Effect: tool.Effect, Data: tool.Data, Reach: tool.Reach, Env: tool.Env, Owner: tool.Owner, Labels: tool.Labels,
 			Definition: policy.Definition{SHA256: "00"},
 		})
 		if err != nil {
@@ -109,12 +148,12 @@ func (w *World) Expected(ctx context.Context, persona string) ([]string, error) 
 }
 
 // callAll calls every tool once and returns the names that gave a result.
-func (w *World) callAll(ctx context.Context, client *Client) (allowed []string, refused int, err error) {
+func (t *Trial) callAll(ctx context.Context, client *Client) (allowed []string, refused int, err error) {
 	var mu sync.Mutex
 	calls, ctx := errgroup.WithContext(ctx)
 	calls.SetLimit(8)
-	for _, t := range w.Tools {
-		name, _ := registry.Exposed(t.Server, t.Name)
+	for _, tool := range t.Tools {
+		name, _ := registry.Exposed(tool.Server, tool.Name)
 		calls.Go(func() error {
 			out, err := client.Call(ctx, name, nil)
 			if err != nil {
@@ -135,14 +174,16 @@ func (w *World) callAll(ctx context.Context, client *Client) (allowed []string, 
 }
 
 // arrived returns the exposed names of the calls that the servers received.
-func (w *World) arrived() []string {
-	var names []string
-	for _, s := range w.Servers {
-		for _, call := range s.Calls() {
-			names = append(names, s.Name+"__"+call.Tool)
+func (t *Trial) arrived(ctx context.Context) ([]string, error) {
+	var all []string
+	for _, l := range t.Ledgers {
+		names, err := l.Arrived(ctx)
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, names...)
 	}
-	return names
+	return all, nil
 }
 
 // difference returns what only got has and what only want has; both count

@@ -128,17 +128,11 @@ func (w *World) start(ctx context.Context, o Options) error {
 }
 
 func (w *World) readTools(o Options) error {
-	source, err := registry.OpenFS(o.Catalogue, "catalogue", o.Log)
-	if err != nil {
+	var err error
+	if w.Tools, err = Tools(o.Catalogue, o.Log); err != nil {
 		return err
 	}
-	defer source.Close()
-	c, err := source.Load(context.Background(), registry.Head{})
-	if err != nil {
-		return err
-	}
-	w.Tools = c.Tools
-	for _, t := range c.Tools {
+	for _, t := range w.Tools {
 		s := w.Servers[t.Server]
 		if s == nil {
 			s = &Server{Name: t.Server}
@@ -150,6 +144,20 @@ func (w *World) readTools(o Options) error {
 		w.Servers[s.Name] = s
 	}
 	return nil
+}
+
+// Tools returns the tools of a catalogue.
+func Tools(from fs.FS, log *slog.Logger) ([]registry.Tool, error) {
+	source, err := registry.OpenFS(from, "catalogue", log)
+	if err != nil {
+		return nil, err
+	}
+	defer source.Close()
+	c, err := source.Load(context.Background(), registry.Head{})
+	if err != nil {
+		return nil, err
+	}
+	return c.Tools, nil
 }
 
 // serveBackends serves the issuer's keys and all servers on one listener, each
