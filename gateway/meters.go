@@ -44,7 +44,7 @@ const (
 func outcomes() []string {
 	list := []string{
 		codeOK, codeToken, codeOrigin, codeNotFound, codeHTTPMethod, codeMediaType, codeAccept, codeTooLarge, codeBodyRead,
-		codeMalformed, codeSession, codeSessionMissing, codeSessionsFull, codeSessionsDown, codeMethod, codeBusy,
+		codeMalformed, codeSession, codeSessionMissing, codeSessionsFull, codeSessionsDown, codeMethod, codeBusy, codeRate,
 		codePolicyNotReady, codeRegistryStale, codeNoRecords, codeScope, codeDenied, codeArguments, codeGone, codeInternal,
 		policy.CodeTimeout, policy.CodeCancelled, // of a list that was not decided to its end
 	}
