@@ -134,8 +134,8 @@ var (
 )
 
 // get returns the catalogue of the head where Redis has all of it, or else nil
-// and, where Redis has the index, those parts that could be had. While Redis is known not to answer nobody
-// waits for it; listen finds out when it does again.
+// and, where Redis has the index, those parts that could be had. While Redis is
+// known not to answer nobody waits for it; listen finds out when it does again.
 func (c *Cached) get(ctx context.Context, head Head) (*Catalogue, map[reference]bool) {
 	if c.down.now() {
 		return nil, nil
